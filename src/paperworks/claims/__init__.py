@@ -1,0 +1,1 @@
+"""The frame: what is claimed, what was tried and what was found."""

@@ -1,0 +1,144 @@
+"""What the command line and ``import paperworks`` call: run, judge, compare, export."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from paperworks.claims import catalog, engine, evidence, statistics, verdict
+from paperworks.claims.engine import Listener, Report, Request
+from paperworks.claims.errors import UsageError
+from paperworks.claims.ledger import DEFAULT_PATH, Ledger
+from paperworks.claims.paper import SCALES, Claim, Paper, load_paper
+from paperworks.claims.verdict import Comparison, Verdict
+
+
+def run(
+    request: Request, *, ledger: Path | None = None, jobs: int | None = None, command: str = "", show: bool = False
+) -> Report:
+    """Run what is asked for and is not in the ledger.
+
+    Args:
+        request: What to run.
+        ledger: The ledger file; ``paperworks-runs/ledger.db`` here unless given.
+        jobs: Worker processes; all cores unless given.
+        command: The command line, kept with the run.
+        show: Show progress on standard error.
+    """
+    with contextlib.ExitStack() as stack:
+        opened = stack.enter_context(Ledger(ledger or DEFAULT_PATH))
+        listener: Listener | None = None
+        if show and sys.stderr.isatty():
+            from paperworks.claims.progress import RichProgress
+
+            listener = stack.enter_context(RichProgress())
+        elif show:
+            from paperworks.claims.progress import PlainProgress
+
+            listener = PlainProgress()
+        return engine.run(request, opened, jobs=jobs, command=command, listener=listener)
+
+
+def verdicts(
+    targets: Iterable[str] = (),
+    *,
+    scale: str | None = None,
+    ledger: Path | None = None,
+    seeds: Sequence[int] | None = None,
+    source: str | None = None,
+) -> list[Verdict]:
+    """Judge claims: on your outcomes where you have some of the claim at that scale, else on the shipped.
+
+    Args:
+        targets: "paper", "paper.claim" or "paper.experiment"; all papers when empty.
+        scale: The scale; for each claim the first of laptop, overnight and paper at which it is tested unless given.
+        ledger: The ledger file.
+        seeds: Judge these seeds of yours instead of the declared ones; such verdicts are exploratory.
+        source: "shipped" or "yours" to look at one of them only.
+    """
+    if scale is not None and scale not in SCALES:
+        raise UsageError(f"--scale {scale!r} is not one of {', '.join(SCALES)}")
+    found: list[Verdict] = []
+    with contextlib.ExitStack() as stack:
+        opened = None
+        if source != "shipped" and (ledger is not None or DEFAULT_PATH.exists()):
+            opened = stack.enter_context(Ledger(ledger or DEFAULT_PATH, readonly=True))
+        for slug, claims in _claims_of(targets or catalog.rooms()).items():
+            room = catalog.find(slug)
+            found += _judge_paper(room, load_paper(room.folder), claims, scale, opened, seeds, source)
+    return verdict.adjust_index(found)
+
+
+def _claims_of(targets: Iterable[str]) -> dict[str, list[str]]:
+    """The claims that targets name, by paper."""
+    found: dict[str, list[str]] = {}
+    for target in targets:
+        room, paper, experiments, claim = engine.resolve(target)
+        if claim is not None:
+            named = [claim.id]
+        else:
+            named = [c.id for c in paper.claim if {s.experiment for s in c.statements()} & set(experiments)]
+        there = found.setdefault(room.slug, [])
+        there += [name for name in named if name not in there]
+    return found
+
+
+def _judge_paper(
+    room: catalog.Room,
+    paper: Paper,
+    claims: Sequence[str],
+    scale: str | None,
+    ledger: Ledger | None,
+    seeds: Sequence[int] | None,
+    source: str | None,
+) -> list[Verdict]:
+    mine = None if ledger is None else evidence.recorded(ledger, paper.slug)
+    shipped = None if source == "yours" else evidence.shipped(room.folder)
+    chosen_scale = {claim.id: scale or _usual_scale(paper, claim) for claim in paper.claim}
+    judged: dict[tuple[str, str], dict[str, Verdict]] = {}
+
+    def look(record: evidence.Record | None, at: str) -> dict[str, Verdict]:
+        key = ("none" if record is None else record.source, at)
+        if key not in judged:
+            given = None if record is None else evidence.evidence_at(paper, room.folder, record, at)
+            own = seeds if record is None or record.source == "yours" else None
+            judged[key] = {v.claim: v for v in verdict.judge(paper, given, at, own)}
+        return judged[key]
+
+    found = []
+    for claim in paper.claim:
+        at = chosen_scale[claim.id]
+        record = shipped
+        if mine is not None and (seeds is not None or evidence.has_outcomes(paper, claim, mine, at)):
+            record = mine
+        found.append(look(record, at)[claim.id])
+    family = [v.p for v in found if v.judged and v.p is not None]
+    adjusted = iter(statistics.holm(family))
+    found = [dataclasses.replace(v, p_holm=next(adjusted) if v.judged else None) for v in found]
+    return [v for v in found if v.claim in claims]
+
+
+def _usual_scale(paper: Paper, claim: Claim) -> str:
+    scales = paper.scales_of(claim)
+    return next((s for s in ("laptop", "overnight", "paper") if s in scales), "laptop")
+
+
+def comparisons(found: Iterable[Verdict]) -> list[Comparison]:
+    """Set verdicts on your outcomes beside the shipped ones."""
+    compared = []
+    for own in found:
+        if own.evidence == "yours":
+            (shipped,) = verdicts([f"{own.paper}.{own.claim}"], scale=own.scale, source="shipped")
+            compared.append(verdict.compare(shipped, own))
+    return compared
+
+
+def export(slug: str, *, ledger: Path | None = None) -> tuple[Path, int]:
+    """Write a ledger's laptop and overnight outcomes of a paper into its room; returns the file and their number."""
+    room = catalog.find(slug)
+    with Ledger(ledger or DEFAULT_PATH, readonly=True) as opened:
+        record = evidence.recorded(opened, room.slug, drawings=True)
+        return evidence.export(load_paper(room.folder), room.folder, record)

@@ -1,0 +1,534 @@
+"""Plans the cells of a run, skips those that the ledger has, runs the rest and writes down what becomes of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+
+from paperworks.claims import artefacts, catalog, fingerprint
+from paperworks.claims.errors import PaperError, UsageError, last_line
+from paperworks.claims.executors import Event, Executor, local
+from paperworks.claims.ledger import Ledger, Row, RunInfo
+from paperworks.claims.paper import SCALES, Claim, Experiment, LevelValue, Paper, Statement, grid, load_paper
+from paperworks.claims.study import Cell, ExperimentConfig, Study
+from paperworks.claims.worker import Task, find_prepared, find_study, import_factory, load_study
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What a user asks to be run.
+
+    Attributes:
+        targets: "paper", "paper.claim" or "paper.experiment".
+        scale: The scale to run at.
+        seeds: Seeds to run instead of the scale's own.
+        arms: Arms to run instead of all (name to None), and own ones ("name" to "pkg:factory" or a factory).
+        settings: Configuration fields to change ("field" or "experiment.field" to a value).
+        again: Run also what the ledger has.
+    """
+
+    targets: tuple[str, ...]
+    scale: str = "laptop"
+    seeds: tuple[int, ...] | None = None
+    arms: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    again: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """One cell of a plan with all that decides its outcome."""
+
+    experiment: str
+    cell: Cell
+    config: ExperimentConfig
+    custom: Mapping[str, Any]
+    key: str
+
+
+@dataclasses.dataclass
+class Report:
+    """What a run did."""
+
+    ran: int = 0
+    skipped: int = 0
+    failed: list[Row] = dataclasses.field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Listener(Protocol):
+    """Hears what a run does, for progress bars and other sinks."""
+
+    def started(self, stage: str, total: int, skipped: int) -> None:
+        """A stage begins: so many cells to do, so many in the ledger already."""
+
+    def progress(self, task: Task, done: int, total: int) -> None:
+        """A task says how far it is."""
+
+    def finished(self, row: Row) -> None:
+        """A cell was tried."""
+
+    def ended(self, task: Task) -> None:
+        """A task is over."""
+
+
+class Silent:
+    """A listener that does nothing."""
+
+    def started(self, stage: str, total: int, skipped: int) -> None:
+        """Ignore."""
+
+    def progress(self, task: Task, done: int, total: int) -> None:
+        """Ignore."""
+
+    def finished(self, row: Row) -> None:
+        """Ignore."""
+
+    def ended(self, task: Task) -> None:
+        """Ignore."""
+
+
+# --- what to run ---------------------------------------------------------------------------------------------------
+
+
+def resolve(target: str) -> tuple[catalog.Room, Paper, list[str], Claim | None]:
+    """The paper, experiments and claim that a target names."""
+    slug, _, part = target.partition(".")
+    room = catalog.find(slug)
+    paper = load_paper(room.folder)
+    if not part:
+        return room, paper, list(paper.experiment), None
+    if part in paper.claims:
+        return room, paper, [], paper.claims[part]
+    if part in paper.experiment:
+        return room, paper, [part], None
+    known = [*paper.claims, *paper.experiment]
+    raise UsageError(
+        f"{slug} has no claim or experiment {part!r}{catalog.did_you_mean(part, known)}; it has {', '.join(known)}"
+    )
+
+
+def cells_of_statement(statement: Statement, experiment: Experiment, seeds: Iterable[int]) -> list[Cell]:
+    """The cells that a statement reads."""
+    metric = experiment.metric[statement.metric]
+    chosen = statement.selection(experiment)
+    levels = {axis: chosen.get(axis, values) for axis, values in experiment.level.items()}
+    arms = tuple(dict.fromkeys((*statement.arms, *metric.needs)))
+    return [Cell(arm, level, seed) for seed in seeds for level in grid(levels) for arm in arms]
+
+
+def cells_of_experiment(experiment: Experiment, scale: str, seeds: Iterable[int]) -> list[Cell]:
+    """All cells of an experiment at a scale."""
+    levels, arms = experiment.levels_at(scale), experiment.arms_at(scale)
+    return [Cell(arm, level, seed) for seed in seeds for level in grid(levels) for arm in arms]
+
+
+def _wanted(request: Request, target: str) -> tuple[catalog.Room, Paper, dict[str, list[Cell]]]:
+    """The cells of one target, by experiment, in an order in which whole seeds are finished first."""
+    room, paper, experiments, claim = resolve(target)
+    scale = request.scale
+    if scale not in SCALES:
+        raise UsageError(f"--scale {scale!r} is not one of {', '.join(SCALES)}")
+    found: dict[str, list[Cell]] = {}
+    if claim is not None:
+        if scale != "smoke" and scale not in paper.scales_of(claim):
+            raise UsageError(
+                f"{target} is tested only at scale {' or '.join(paper.scales_of(claim)) or 'none yet'}, not {scale!r}"
+            )
+        if not paper.runnable(claim, scale):
+            raise UsageError(f"{target} cannot be run at scale {scale!r}: {_runnable_hint(paper, claim)}")
+        for statement in claim.statements():
+            experiment = paper.experiment[statement.experiment]
+            seeds = request.seeds if request.seeds is not None else range(experiment.at(scale).seeds)
+            _add(found, statement.experiment, cells_of_statement(statement, experiment, seeds))
+    for name in experiments:
+        experiment = paper.experiment[name]
+        if scale in experiment.scale:
+            seeds = request.seeds if request.seeds is not None else range(experiment.at(scale).seeds)
+            found[name] = cells_of_experiment(experiment, scale, seeds)
+        elif len(experiments) == 1:
+            raise UsageError(f"{target} has no scale {scale!r}; it has {', '.join(experiment.scale)}")
+    if not found:
+        raise UsageError(f"{target} has nothing to run at scale {scale!r}")
+    return room, paper, found
+
+
+def _add(cells: dict[str, list[Cell]], experiment: str, more: Iterable[Cell]) -> None:
+    """Add cells that are not there yet."""
+    cells[experiment] = list(dict.fromkeys((*cells.get(experiment, ()), *more)))
+
+
+def _runnable_hint(paper: Paper, claim: Claim) -> str:
+    scales = [s for s in SCALES if paper.runnable(claim, s)]
+    return f"its arms and levels are run at {', '.join(scales)}" if scales else "no scale runs all its arms and levels"
+
+
+def _with_arms(cells: Sequence[Cell], request: Request, experiment: Experiment, name: str) -> list[Cell]:
+    """The cells of the arms asked for, own ones included."""
+    named = [arm for arm, factory in request.arms.items() if factory is None]
+    for arm in named:
+        if arm not in experiment.arms:
+            hint = catalog.did_you_mean(arm, experiment.arms)
+            raise UsageError(
+                f"--arm {arm!r} is not an arm of {name}{hint}; it has {', '.join(experiment.arms)}; "
+                "own ones are given as NAME=package.module:factory"
+            )
+    for arm, factory in request.arms.items():
+        if factory is not None and arm in experiment.arms:
+            raise UsageError(
+                f"--arm {arm}=...: {arm!r} is an arm of {name}; give your own another name, such as mine=..."
+            )
+    kept = [cell for cell in cells if not named or cell.arm in named]
+    own = [arm for arm, factory in request.arms.items() if factory is not None]
+    kept += dict.fromkeys(dataclasses.replace(cell, arm=arm) for arm in own for cell in cells)
+    return sorted(kept, key=lambda cell: cell.seed)
+
+
+# --- configurations ------------------------------------------------------------------------------------------------
+
+
+def configured(
+    studies: Mapping[str, Study], scale: str, settings: Mapping[str, Any]
+) -> dict[str, tuple[ExperimentConfig, dict[str, Any]]]:
+    """Each experiment's configuration with the user's settings, and which of them it took."""
+    taken: set[str] = set()
+    result = {}
+    for name, study in studies.items():
+        base = study.config[scale]
+        changes = {}
+        for key, value in settings.items():
+            owner, _, field = key.rpartition(".")
+            if owner in ("", name) and field in type(base).model_fields:
+                changes[field] = value
+                taken.add(key)
+        try:
+            result[name] = type(base).model_validate({**base.model_dump(), **changes}), changes
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            field = ".".join(map(str, first["loc"]))
+            raise UsageError(f"--set {field}={first.get('input')!r}: {first['msg']}") from None
+    for key in settings:
+        if key not in taken:
+            known = sorted({f for s in studies.values() for f in type(s.config[scale]).model_fields})
+            raise UsageError(
+                f"--set {key!r} is not a setting of {', '.join(studies)}{catalog.did_you_mean(key, known)}; "
+                f"known: {', '.join(known)}"
+            )
+    return result
+
+
+def check_study(experiment: Experiment, study: Study, where: str) -> None:
+    """Raise PaperError where study.py and paper.toml do not name the same arms and scales."""
+    named = f"@experiment({study.name!r})"
+    for what, declared, given in (("arms", experiment.arms, study.arms), ("scale", experiment.scale, study.config)):
+        missing = sorted(set(declared) - set(given))
+        if missing:
+            raise PaperError(f"{where}: paper.toml names {what} {missing[0]!r}, which {named} has not")
+    extra = sorted(set(study.arms) - set(experiment.arms))
+    if extra:
+        raise PaperError(f"{where}: {named} has arm {extra[0]!r}, which paper.toml does not name")
+
+
+def _key(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+# --- running -------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class _Context:
+    """One paper within a run."""
+
+    room: catalog.Room
+    paper: Paper
+    request: Request
+    studies: dict[str, Study]
+    configs: dict[str, tuple[ExperimentConfig, dict[str, Any]]]
+    artefact_folders: dict[str, dict[str, str]]
+    info: RunInfo
+
+    def work(self, experiment: str, cell: Cell) -> Work:
+        config, changed = self.configs[experiment]
+        custom: dict[str, Any] = {"set": changed} if changed else {}
+        factory = self.request.arms.get(cell.arm)
+        if factory is not None:
+            custom["arm"] = (
+                factory
+                if isinstance(factory, str)
+                else f"{factory.__module__}:{getattr(factory, '__qualname__', factory)}"
+            )
+        prepared = {
+            name: self.artefact_folders[name].get(str(cell.seed), self.artefact_folders[name].get(""))
+            for name in self.studies[experiment].prepared
+        }
+        key = _key(
+            self.paper.slug,
+            experiment,
+            self.paper.experiment[experiment].version,
+            self.request.scale,
+            cell.to_dict(),
+            config.model_dump(mode="json"),
+            custom.get("arm"),
+            {name: (folder or "").rpartition("/")[2] for name, folder in prepared.items()},
+        )
+        return Work(experiment, cell, config, custom, key)
+
+    def task(self, number: int, group: Sequence[Work]) -> Task:
+        first = group[0]
+        experiment = self.paper.experiment[first.experiment]
+        return Task(
+            id=number,
+            paper=self.paper.slug,
+            module=self.room.module,
+            experiment=first.experiment,
+            version=experiment.version,
+            scale=self.request.scale,
+            cells=tuple(work.cell for work in group),
+            config=first.config.model_dump_json(),
+            arms={name: factory for name, factory in self.request.arms.items() if factory is not None},
+            metrics=tuple(name for name, metric in experiment.metric.items() if not metric.derived),
+            curves=tuple(experiment.curve),
+            timeout=experiment.timeout * len(group),
+            gpus=experiment.at(self.request.scale).gpus,
+            prepared={name: self.artefact_folders[name] for name in self.studies[first.experiment].prepared},
+        )
+
+
+def run(
+    request: Request,
+    ledger: Ledger,
+    *,
+    executor: Executor | None = None,
+    jobs: int | None = None,
+    backend: str = "local",
+    command: str = "",
+    listener: Listener | None = None,
+) -> Report:
+    """Run what is asked for and is not in the ledger.
+
+    Args:
+        request: What to run.
+        ledger: Where outcomes are kept; every finished cell is there as soon as it is finished.
+        executor: Where tasks run; workers on this machine unless given.
+        jobs: Number of workers for the local executor.
+        backend: Name of the executor, kept with the run.
+        command: The command line, kept with the run.
+        listener: Hears of progress.
+
+    Returns:
+        How many cells were run and skipped, and those that failed. A failed cell is recorded and does not stop others.
+    """
+    started = time.perf_counter()
+    executor = executor or local(jobs)
+    listener = listener or Silent()
+    report = Report()
+    for room, paper, cells in _merged(request):
+        context = _context(request, room, paper, cells, executor, jobs or 0, backend, command)
+        planned = {name: _with_arms(found, request, paper.experiment[name], name) for name, found in cells.items()}
+        ledger.start_run(context.info)
+        _prepare(context, planned, executor, listener)
+        tuned = _tune(context, planned, ledger, executor, listener, report)
+        _execute(context, "trial", tuned, ledger, executor, listener, report)
+    report.seconds = time.perf_counter() - started
+    return report
+
+
+def _merged(request: Request) -> list[tuple[catalog.Room, Paper, dict[str, list[Cell]]]]:
+    """One entry a paper, although several targets may name it."""
+    by_paper: dict[str, tuple[catalog.Room, Paper, dict[str, list[Cell]]]] = {}
+    for target in request.targets:
+        room, paper, cells = _wanted(request, target)
+        entry = by_paper.setdefault(room.slug, (room, paper, {}))
+        for name, found in cells.items():
+            _add(entry[2], name, found)
+    return list(by_paper.values())
+
+
+def _context(
+    request: Request,
+    room: catalog.Room,
+    paper: Paper,
+    cells: Mapping[str, Sequence[Cell]],
+    executor: Executor,
+    jobs: int,
+    backend: str,
+    command: str,
+) -> _Context:
+    module = f"{room.module}.study"
+    for factory in request.arms.values():
+        if isinstance(factory, str) and not factory.startswith("="):
+            import_factory(factory)
+    load_study(module)
+    studies = {name: find_study(module, name) for name in cells}
+    for name, study in studies.items():
+        check_study(paper.experiment[name], study, str(room.folder / "study.py"))
+    folders: dict[str, dict[str, str]] = {}
+    for name, study in studies.items():
+        for wanted in study.prepared:
+            builder = find_prepared(module, wanted)
+            seeds = [None] if builder.scope == "once" else sorted({cell.seed for cell in cells[name]})
+            paths = {
+                ("" if s is None else str(s)): artefacts.folder_of(builder, room.slug, request.scale, s) for s in seeds
+            }
+            folders.setdefault(wanted, {}).update({seed: path.as_posix() for seed, path in paths.items()})
+    info = RunInfo(
+        paper=room.slug,
+        scale=request.scale,
+        command=command,
+        environment=fingerprint.environment(getattr(executor, "jobs", jobs), backend),
+        statements={claim.id: claim.hash for claim in paper.claim},
+        code=fingerprint.code_hash(room.folder),
+    )
+    return _Context(room, paper, request, studies, configured(studies, request.scale, request.settings), folders, info)
+
+
+def _prepare(context: _Context, planned: Mapping[str, Sequence[Cell]], executor: Executor, listener: Listener) -> None:
+    """Build the artefacts that are not there yet, before any trial and at nobody's cost but their own."""
+    tasks: list[Task] = []
+    for name, folders in context.artefact_folders.items():
+        builder = find_prepared(f"{context.room.module}.study", name)
+        for seed, folder in folders.items():
+            if not artefacts.ready(Path(folder)):
+                tasks.append(
+                    Task(
+                        id=len(tasks),
+                        paper=context.paper.slug,
+                        module=context.room.module,
+                        experiment=next(e for e, s in context.studies.items() if name in s.prepared),
+                        version=builder.version,
+                        scale=context.request.scale,
+                        cells=(),
+                        config="",
+                        timeout=builder.timeout,
+                        build=name,
+                        prepared={name: {seed: folder}},
+                    )
+                )
+    if not tasks:
+        return
+    listener.started("prepare", len(tasks), 0)
+    for event in executor.run(tasks):
+        if event.kind == "cell":
+            raise PaperError(
+                f"{context.paper.slug}: preparing {event.task.build!r} failed: {last_line(event.line['error'])}"
+            )
+        if event.kind == "progress":
+            listener.progress(event.task, event.line["done"], event.line["total"])
+
+
+def _tune(
+    context: _Context,
+    planned: Mapping[str, list[Cell]],
+    ledger: Ledger,
+    executor: Executor,
+    listener: Listener,
+    report: Report,
+) -> dict[str, list[Cell]]:
+    """Choose the knobs of every arm at every level, on the tuning seeds; returns the cells with their knobs."""
+    result = {}
+    for name, cells in planned.items():
+        tuning = context.studies[name].tuning
+        if tuning is None:
+            result[name] = cells
+            continue
+        points = dict.fromkeys(Cell(c.arm, c.level, 0) for c in cells)
+        knobs = list(grid({k: tuple(v) for k, v in tuning.knobs.items()}))
+        candidates = [Cell(c.arm, c.level, seed, k) for seed in tuning.seeds for c in points for k in knobs]
+        _execute(context, "tune", {name: candidates}, ledger, executor, listener, report)
+        scores = {
+            row.key: row.metrics[tuning.metric]
+            for row in ledger.rows(context.paper.slug, context.request.scale)
+            if row.status == "ok"
+        }
+        sign = 1 if tuning.better == "higher" else -1
+        best: dict[Cell, Mapping[str, LevelValue]] = {}
+        for cell in points:
+            means = []
+            for k in knobs:
+                keys = [context.work(name, Cell(cell.arm, cell.level, seed, k)).key for seed in tuning.seeds]
+                found = [scores[key] for key in keys if key in scores]
+                means.append(sign * sum(found) / len(found) if len(found) == len(keys) else float("-inf"))
+            if max(means) == float("-inf"):
+                raise PaperError(
+                    f"{context.paper.slug}.{name}: tuning of {cell.arm} failed for every knob; see the failed cells"
+                )
+            best[cell] = knobs[means.index(max(means))]
+        result[name] = [dataclasses.replace(c, knobs=best[Cell(c.arm, c.level, 0)]) for c in cells]
+    return result
+
+
+def _execute(
+    context: _Context,
+    kind: str,
+    planned: Mapping[str, Sequence[Cell]],
+    ledger: Ledger,
+    executor: Executor,
+    listener: Listener,
+    report: Report,
+) -> None:
+    work = [context.work(name, cell) for name, cells in planned.items() for cell in cells]
+    present = set() if context.request.again else ledger.present(w.key for w in work)
+    todo = [w for w in work if w.key not in present]
+    report.skipped += len(work) - len(todo)
+    listener.started(kind, len(todo), len(work) - len(todo))
+    by_cell = {(w.experiment, w.cell): w for w in todo}
+    tasks = [context.task(i, group) for i, group in enumerate(_groups(context.paper, todo))]
+    for event in executor.run(tasks):
+        if event.kind == "progress":
+            listener.progress(event.task, event.line["done"], event.line["total"])
+        elif event.kind == "cell":
+            cell = event.task.cells[event.line["cell"]]
+            row = _row(context, kind, by_cell[event.task.experiment, cell], event)
+            ledger.record(row, again=context.request.again)
+            report.ran += 1
+            if row.status != "ok":
+                report.failed.append(row)
+            listener.finished(row)
+        else:
+            listener.ended(event.task)
+
+
+def _groups(paper: Paper, todo: Sequence[Work]) -> list[list[Work]]:
+    """What one call computes: cells that differ in the experiment's joint axes only."""
+    groups: dict[str, list[Work]] = {}
+    for work in todo:
+        joint = paper.experiment[work.experiment].joint
+        apart = {
+            k: v for k, v in {"arm": work.cell.arm, "seed": work.cell.seed, **work.cell.level}.items() if k not in joint
+        }
+        groups.setdefault(_key(work.experiment, apart, dict(work.cell.knobs)), []).append(work)
+    return list(groups.values())
+
+
+def _row(context: _Context, kind: str, work: Work, event: Event) -> Row:
+    line = event.line
+    return Row(
+        key=work.key,
+        paper=context.paper.slug,
+        experiment=work.experiment,
+        version=event.task.version,
+        scale=context.request.scale,
+        arm=work.cell.arm,
+        level=work.cell.level,
+        seed=work.cell.seed,
+        kind=kind,
+        knobs=work.cell.knobs,
+        custom=work.custom,
+        status=line["status"],
+        metrics=line.get("metrics", {}),
+        items=line.get("items", {}),
+        curves=line.get("curves", {}),
+        figures=line.get("figures", {}),
+        seconds=line["seconds"],
+        memory=line["memory"],
+        error=line.get("error", ""),
+        run=context.info.id,
+    )

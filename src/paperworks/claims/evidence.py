@@ -1,0 +1,337 @@
+"""From tried cells to what verdicts are computed from: shipped evidence, the long table, derived metrics.
+
+``evidence.jsonl`` in a paper's room has one JSON object a line: a "run" line, "outcome" lines that refer to it, and
+"curve" lines with mean and band. Nothing here imports a study.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import importlib.util
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from paperworks.claims import fingerprint
+from paperworks.claims.errors import PaperError, last_line
+from paperworks.claims.ledger import Ledger, Row, RunInfo
+from paperworks.claims.paper import Claim, Experiment, Paper
+from paperworks.claims.verdict import Evidence
+
+EVIDENCE_LIMIT = 300_000  # bytes a paper
+CURVE_POINTS = 64
+_FIXED = ("experiment", "version", "scale", "arm", "seed", "item", "metric", "value")
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """All tried cells from one source, with the runs they belong to.
+
+    Attributes:
+        source: "shipped" (the room's evidence.jsonl) or "yours" (a ledger).
+        problems: Lines of an evidence file that could not be read, each named.
+        curves: The shipped curves, as (mean, low, high) on common steps.
+    """
+
+    source: str
+    rows: Sequence[Row]
+    runs: Mapping[str, RunInfo]
+    problems: Sequence[str] = ()
+    curves: Sequence[Mapping[str, Any]] = ()
+
+
+def shipped(folder: Path) -> Record:
+    """What the room's ``evidence.jsonl`` holds; lines that are not sound are named and left out."""
+    path = folder / "evidence.jsonl"
+    rows: list[Row] = []
+    runs: dict[str, RunInfo] = {}
+    curves: list[Mapping[str, Any]] = []
+    problems = []
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    for number, line in enumerate(lines, 1):
+        try:
+            content = json.loads(line)
+            kind = content.pop("line")
+            if kind == "run":
+                runs[content["id"]] = RunInfo(**content)
+            elif kind == "outcome":
+                rows.append(Row(paper=folder.name, key="", **content))
+            elif kind == "curve":
+                curves.append(content)
+            else:
+                raise ValueError(f"unknown line {kind!r}")
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            problems.append(f"{path.name}, line {number}: {type(error).__name__}: {error}")
+    return Record("shipped", rows, runs, problems, curves)
+
+
+def recorded(ledger: Ledger, paper: str, scale: str | None = None, *, drawings: bool = False) -> Record:
+    """What a ledger holds of a paper."""
+    return Record("yours", ledger.rows(paper, scale, drawings=drawings), ledger.runs(paper))
+
+
+def current(paper: Paper, record: Record, scale: str) -> list[Row]:
+    """The trials at one scale that are comparable: of the current versions, and without changed settings.
+
+    A cell that was run with several configurations (a study edited without moving its version, an own arm that changed)
+    counts once, as it was run last.
+    """
+    versions = {name: experiment.version for name, experiment in paper.experiment.items()}
+    newest: dict[tuple[Any, ...], Row] = {}
+    for row in record.rows:
+        if (
+            row.scale == scale
+            and row.kind == "trial"
+            and versions.get(row.experiment) == row.version
+            and "set" not in row.custom
+        ):
+            cell = (row.experiment, row.arm, tuple(sorted(row.level.items())), row.seed)
+            if cell not in newest or row.finished >= newest[cell].finished:
+                newest[cell] = row
+    return list(newest.values())
+
+
+def long_table(paper: Paper, folder: Path, rows: Iterable[Row]) -> pd.DataFrame:
+    """One row a metric (and item), derived metrics included.
+
+    Columns: experiment, version, scale, arm, each level axis, seed, item, metric, value.
+    """
+    by_experiment: dict[str, list[Row]] = collections.defaultdict(list)
+    for row in rows:
+        if row.status == "ok":
+            by_experiment[row.experiment].append(row)
+    parts = []
+    for name, found in by_experiment.items():
+        table = _measured(found, tuple(paper.experiment[name].level))
+        parts.append(table)
+        derived = _derived(paper.experiment[name], name, folder, table)
+        if derived is not None:
+            parts.append(derived)
+    if not parts:
+        return pd.DataFrame(columns=list(_FIXED))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _measured(rows: Sequence[Row], axes: tuple[str, ...]) -> pd.DataFrame:
+    columns: dict[str, list[Any]] = {name: [] for name in (*_FIXED, *axes)}
+
+    def add(row: Row, item: str | None, metric: str, value: float) -> None:
+        fixed = (row.experiment, row.version, row.scale, row.arm, row.seed, item, metric, value)
+        for name, entry in zip(_FIXED, fixed, strict=True):
+            columns[name].append(entry)
+        for axis in axes:
+            columns[axis].append(row.level.get(axis))
+
+    for row in rows:
+        for metric, value in row.metrics.items():
+            add(row, None, metric, value)
+        for metric, scores in row.items.items():
+            for item, value in scores.items():
+                add(row, item, metric, value)
+    return pd.DataFrame(
+        {name: pd.Series(v, dtype=object if name in (*axes, "item") else None) for name, v in columns.items()}
+    )
+
+
+def _derived(experiment: Experiment, name: str, folder: Path, table: pd.DataFrame) -> pd.DataFrame | None:
+    """What the room's derive.py makes of one experiment's table, seed by seed."""
+    declared = {metric for metric, m in experiment.metric.items() if m.derived}
+    if not declared:
+        return None
+    function = _derive_function(folder, name)
+    given = table.drop(columns=["experiment", "version", "scale"])
+    parts = []
+    for seed, rows in given.groupby("seed", sort=True):
+        made = function(rows, int(str(seed)))
+        unknown = sorted(set(made["metric"]) - declared) if len(made) else []
+        if unknown:
+            raise PaperError(
+                f"{folder / 'derive.py'}: {name} returned metric {unknown[0]!r}, which paper.toml does not declare"
+            )
+        parts.append(made.assign(seed=seed))
+    made = pd.concat(parts, ignore_index=True).assign(experiment=name, item=None)
+    made = made[np.isfinite(made["value"].astype(float))]
+    return made.assign(version=experiment.version, scale=table["scale"].iloc[0])
+
+
+def _derive_function(folder: Path, name: str) -> Callable[[pd.DataFrame, int], pd.DataFrame]:
+    path = folder / "derive.py"
+    spec = importlib.util.spec_from_file_location(f"paperworks_derive_{folder.name}", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise PaperError(f"{path} is missing, but paper.toml declares derived metrics of {name!r}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not hasattr(module, name):
+        raise PaperError(f"{path} has no function {name!r}, but paper.toml declares derived metrics of that experiment")
+    return getattr(module, name)  # type: ignore[no-any-return]
+
+
+def evidence_at(paper: Paper, folder: Path, record: Record, scale: str) -> Evidence:
+    """What the verdicts at one scale are computed from."""
+    rows = current(paper, record, scale)
+    used = {row.run for row in rows}
+    hashes: dict[str, set[str]] = collections.defaultdict(set)
+    for run in used & set(record.runs):
+        for claim, value in record.runs[run].statements.items():
+            hashes[claim].add(value)
+    seconds: dict[str, list[float]] = collections.defaultdict(list)
+    for row in rows:
+        if row.status == "ok":
+            seconds[row.experiment].append(row.seconds)
+    code = fingerprint.code_hash(folder)
+    failed = [
+        {
+            "experiment": r.experiment,
+            "arm": r.arm,
+            **r.level,
+            "seed": r.seed,
+            "status": r.status,
+            "error": last_line(r.error),
+        }
+        for r in rows
+        if r.status != "ok"
+    ]
+    return Evidence(
+        table=long_table(paper, folder, rows),
+        source=record.source,
+        statement_hashes={claim: frozenset(values) for claim, values in hashes.items()},
+        failed=pd.DataFrame(failed) if failed else None,
+        seconds={name: float(np.mean(values)) for name, values in seconds.items()},
+        custom=frozenset(row.arm for row in rows if row.custom),
+        code_changed=any(record.runs[run].code != code for run in used & set(record.runs)),
+    )
+
+
+def has_outcomes(paper: Paper, claim: Claim, record: Record, scale: str) -> bool:
+    """Whether any cell that the claim reads was tried on a declared seed."""
+    experiments = {s.experiment for s in claim.statements()}
+    return any(
+        row.experiment in experiments and row.seed < paper.experiment[row.experiment].at(scale).seeds
+        for row in current(paper, record, scale)
+    )
+
+
+# --- export --------------------------------------------------------------------------------------------------------
+
+
+def export(
+    paper: Paper, folder: Path, record: Record, scales: Sequence[str] = ("laptop", "overnight")
+) -> tuple[Path, int]:
+    """Write the room's ``evidence.jsonl`` from a ledger: declared seeds, current versions, nothing custom.
+
+    Returns:
+        The file and the number of outcomes in it.
+
+    Raises:
+        PaperError: When there is nothing to export, or the file would be larger than 300 KB.
+    """
+    rows = [
+        row
+        for scale in scales
+        for row in record.rows
+        if row.scale == scale
+        and row.experiment in paper.experiment
+        and row.version == paper.experiment[row.experiment].version
+        and not row.custom
+        and (row.kind == "tune" or row.seed < paper.experiment[row.experiment].at(scale).seeds)
+    ]
+    if not rows:
+        raise PaperError(f"the ledger has no outcomes of {paper.slug} at scale {' or '.join(scales)} to export")
+    names = {run: f"r{i}" for i, run in enumerate(dict.fromkeys(row.run for row in rows), 1)}
+    lines = [{"line": "run", **dataclasses.asdict(record.runs[run]), "id": short} for run, short in names.items()]
+    for line in lines:
+        line.pop("paper")
+        line["paper"] = paper.slug
+    lines += [_outcome_line(row, names[row.run]) for row in rows]
+    lines += _curve_lines(rows)
+    text = "".join(json.dumps(line, separators=(",", ":"), sort_keys=False) + "\n" for line in lines)
+    if len(text.encode()) > EVIDENCE_LIMIT:
+        raise PaperError(
+            f"evidence of {paper.slug} would be {len(text.encode()) / 1000:.0f} KB; "
+            f"at most {EVIDENCE_LIMIT // 1000} KB are shipped"
+        )
+    path = folder / "evidence.jsonl"
+    partial = path.with_name("evidence.jsonl.partial")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)
+    return path, len(rows)
+
+
+def _outcome_line(row: Row, run: str) -> dict[str, Any]:
+    line: dict[str, Any] = {"line": "outcome", "run": run}
+    defaults = Row(key="", paper="", experiment="", version=0, scale="", arm="", level={}, seed=0)
+    for name in (
+        "experiment",
+        "version",
+        "scale",
+        "arm",
+        "level",
+        "seed",
+        "kind",
+        "knobs",
+        "status",
+        "metrics",
+        "items",
+        "figures",
+    ):
+        value = getattr(row, name)
+        if name in ("experiment", "version", "scale", "arm", "level", "seed") or value != getattr(defaults, name):
+            line[name] = value
+    if row.status != "ok":
+        line["error"] = last_line(row.error)
+    return line | {"seconds": round(row.seconds, 3), "memory": round(row.memory, 1)}
+
+
+def _curve_lines(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """Mean and 95 % band of the mean over seeds, on 64 common steps."""
+    groups: dict[str, list[Row]] = collections.defaultdict(list)
+    for row in rows:
+        if row.kind == "trial" and row.status == "ok":
+            groups[json.dumps([row.experiment, row.version, row.scale, row.arm, row.level], sort_keys=True)].append(row)
+    lines = []
+    for key, found in groups.items():
+        experiment, version, scale, arm, level = json.loads(key)
+        for name in dict.fromkeys(name for row in found for name in row.curves):
+            band = curve_band([row.curves[name] for row in found if row.curves.get(name)])
+            lines.append(
+                {
+                    "line": "curve",
+                    "experiment": experiment,
+                    "version": version,
+                    "scale": scale,
+                    "arm": arm,
+                    "level": level,
+                    "name": name,
+                    **band,
+                }
+            )
+    return lines
+
+
+def curve_band(curves: Sequence[Sequence[tuple[float, float]]]) -> dict[str, list[float]]:
+    """Curves of several seeds as mean and 95 % band of the mean.
+
+    Args:
+        curves: For each seed its (step, value) points, steps ascending.
+
+    Returns:
+        "step", "mean", "low" and "high", at most 64 points on the range that all seeds share.
+    """
+    from scipy.special import stdtrit
+
+    low, high = max(c[0][0] for c in curves), min(c[-1][0] for c in curves)
+    longest = max(curves, key=len)
+    own = [step for step, _ in longest if low <= step <= high]
+    steps = np.array(own) if len(own) <= CURVE_POINTS else np.linspace(low, high, CURVE_POINTS)
+    values = np.stack([np.interp(steps, [step for step, _ in c], [value for _, value in c]) for c in curves])
+    mean = values.mean(axis=0)
+    n = len(curves)
+    half = values.std(axis=0, ddof=1) / np.sqrt(n) * stdtrit(n - 1, 0.975) if n > 1 else np.zeros_like(mean)
+    named = {"step": steps, "mean": mean, "low": mean - half, "high": mean + half}
+    return {name: [float(f"{v:.5g}") for v in array] for name, array in named.items()}

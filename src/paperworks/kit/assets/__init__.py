@@ -1,0 +1,35 @@
+"""Real data and models: the one place where they come from.
+
+`assets.toml` declares each asset with its licences, size, checksum and sources. `open_asset` finds it on this machine,
+`fetch` gets it.
+Importing this package loads neither numpy nor any client of a registry.
+"""
+
+from paperworks.kit.assets.catalog import Asset, File, Source, catalog
+from paperworks.kit.assets.digits8x8 import load_digits8x8
+from paperworks.kit.assets.errors import AssetError, AssetMissing, CacheError, CatalogError, FetchError, UnknownAsset
+from paperworks.kit.assets.mnist5k import load_mnist5k
+from paperworks.kit.assets.store import Status, cache_folder, describe, fetch, fetch_all, open_asset, size_text, status
+
+__all__ = [
+    "Asset",
+    "AssetError",
+    "AssetMissing",
+    "CacheError",
+    "CatalogError",
+    "FetchError",
+    "File",
+    "Source",
+    "Status",
+    "UnknownAsset",
+    "cache_folder",
+    "catalog",
+    "describe",
+    "fetch",
+    "fetch_all",
+    "load_digits8x8",
+    "load_mnist5k",
+    "open_asset",
+    "size_text",
+    "status",
+]

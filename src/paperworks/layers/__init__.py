@@ -1,0 +1,1 @@
+"""Attention and other building blocks for networks."""
