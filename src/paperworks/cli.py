@@ -22,6 +22,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+INTERRUPTED = 130
+
 Papers = Annotated[list[str] | None, typer.Argument(metavar="[PAPER]...", help="Papers; all when none is named.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 ScaleOption = Annotated[str | None, typer.Option("--scale", help="smoke, laptop, overnight or paper.")]
@@ -33,21 +35,23 @@ LedgerOption = Annotated[
 
 def main() -> None:
     """Run the command line; what goes wrong is one line on standard error and an exit code."""
+    code: object = 0
     try:
         with _terminated_like_interrupted():
             code = app(standalone_mode=False)
-            sys.exit(code if isinstance(code, int) else 0)
     except PaperworksError as error:
         _complain(str(error), error.exit_code)
     except KeyboardInterrupt:
-        _complain("interrupted; finished outcomes are in the ledger, and the same command goes on from there", 130)
+        code = INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()
-        sys.exit(0)
     except Exception as error:
         if not hasattr(error, "format_message"):  # typer carries its own copy of click's usage errors
             raise
         _complain(error.format_message(), 2)
+    if code == INTERRUPTED:  # typer swallows a KeyboardInterrupt and returns this
+        _complain("interrupted; finished outcomes are in the ledger, and the same command goes on from there", 130)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 def _complain(message: str, code: int) -> None:

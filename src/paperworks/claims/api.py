@@ -53,7 +53,8 @@ def verdicts(
     """Judge claims: on your outcomes where you have some of the claim at that scale, else on the shipped.
 
     Args:
-        targets: "paper", "paper.claim" or "paper.experiment"; all papers when empty.
+        targets: "paper", "paper.claim" or "paper.experiment"; all papers when empty (only then is there a Benjamini-Hochberg
+            p over the index).
         scale: The scale; for each claim the first of laptop, overnight and paper at which it is tested unless given.
         ledger: The ledger file.
         seeds: Judge these seeds of yours instead of the declared ones; such verdicts are exploratory.
@@ -61,15 +62,16 @@ def verdicts(
     """
     if scale is not None and scale not in SCALES:
         raise UsageError(f"--scale {scale!r} is not one of {', '.join(SCALES)}")
+    named = list(targets)
     found: list[Verdict] = []
     with contextlib.ExitStack() as stack:
         opened = None
         if source != "shipped" and (ledger is not None or DEFAULT_PATH.exists()):
             opened = stack.enter_context(Ledger(ledger or DEFAULT_PATH, readonly=True))
-        for slug, claims in _claims_of(targets or catalog.rooms()).items():
+        for slug, claims in _claims_of(named or catalog.rooms()).items():
             room = catalog.find(slug)
             found += _judge_paper(room, load_paper(room.folder), claims, scale, opened, seeds, source)
-    return verdict.adjust_index(found)
+    return found if named else verdict.adjust_index(found)
 
 
 def _claims_of(targets: Iterable[str]) -> dict[str, list[str]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import itertools
 import json
 import multiprocessing
 import os
 import signal
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, wait
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,9 +28,8 @@ _ONE_THREAD = (
     "VECLIB_MAXIMUM_THREADS",
 )
 _RETRIES = 1
-_REBUILDS_WITHOUT_SUCCESS = 5
+_BREAKS = 5
 _POLL = 0.1  # seconds between looks at progress
-_STALL = 180.0  # seconds: a worker killed in the instant it takes a task leaves that task unheard of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +58,6 @@ class _Running:
     task: Task
     spool: Path
     losses: int
-    since: float = dataclasses.field(default_factory=time.monotonic)
     read: int = 0
     rest: str = ""
     seen: set[int] = dataclasses.field(default_factory=set)
@@ -84,11 +82,41 @@ class _Running:
         return [index for index in wanted if index not in self.seen]
 
 
+@dataclasses.dataclass
+class _Worker:
+    """A pool of one process. Workers share no pipe and no lock, so that killing one is nobody else's business."""
+
+    modules: tuple[str, ...]
+    pool: Any = None
+    future: Any = None
+    running: _Running | None = None
+
+    def start(self, task: Task, losses: int, spool: Path) -> None:
+        """Hand the worker a task; a pool that was broken while idle is built anew."""
+        self.running = _Running(task, spool, losses)
+        for _ in range(2):
+            if self.pool is None:
+                self.pool = _start_pool(self.modules)
+            try:
+                self.future = self.pool.schedule(run_task, args=(task, str(spool)), timeout=task.timeout)
+            except RuntimeError:
+                self.stop()
+            else:
+                return
+        raise PaperworksError("a fresh worker process does not start; what is in the ledger stays there")
+
+    def stop(self) -> None:
+        """End the process."""
+        if self.pool is not None:
+            _stop(self.pool)
+        self.pool = None
+
+
 class LocalExecutor:
     """Worker processes on this machine that live across tasks, one thread each.
 
-    A worker that is killed costs its running task, which is tried once more; a task over its time costs itself; a pool
-    that breaks is built anew. Workers exit when this process is gone.
+    A worker that is killed costs its running task, which is tried once more with the cells that it had not finished; a
+    task over its time costs itself. Workers exit when this process is gone.
 
     Args:
         jobs: Number of workers.
@@ -100,90 +128,64 @@ class LocalExecutor:
     def run(self, tasks: Iterable[Task]) -> Iterator[Event]:
         """Run all tasks; see `Executor`."""
         waiting = collections.deque((task, 0) for task in tasks)
-        if not waiting:
-            return
         modules = tuple(dict.fromkeys(task.study_module for task, _ in waiting))
+        workers = [_Worker(modules) for _ in range(min(self.jobs, len(waiting)))]
+        breaks = 0  # workers lost before they took their task, without one finished task since
         with _one_thread_each(), tempfile.TemporaryDirectory(prefix="paperworks-") as folder:
-            spools = (Path(folder) / f"{i}.jsonl" for i in range(10**9))
-            running: dict[Any, _Running] = {}
-            pool = _start_pool(min(self.jobs, len(waiting)), modules)
-            rebuilds = 0
+            spools = (Path(folder) / f"{i}.jsonl" for i in itertools.count())
             try:
-                while waiting or running:
-                    broken = False
-                    while waiting and len(running) < self.jobs + 1 and not broken:
-                        task, losses = waiting.popleft()
-                        slot = _Running(task, next(spools), losses)
-                        try:
-                            future = pool.schedule(run_task, args=(task, str(slot.spool)), timeout=task.timeout)
-                        except RuntimeError:  # the pool broke between two tasks
-                            waiting.appendleft((task, losses))
-                            broken = True
-                        else:
-                            running[future] = slot
-                    done, _ = wait(running, timeout=_POLL, return_when=FIRST_COMPLETED) if running else ((), ())
-                    for slot in list(running.values()):
-                        yield from slot.events()
-                    for future in done:
-                        slot = running.pop(future)
-                        yield from slot.events()
-                        again, lost_pool = yield from _ended(future, slot)
-                        broken = broken or lost_pool
-                        rebuilds = rebuilds if again else 0
-                        if again:
+                while waiting or any(worker.running for worker in workers):
+                    for worker in workers:
+                        if waiting and worker.running is None:
+                            worker.start(*waiting.popleft(), next(spools))
+                    busy = [worker for worker in workers if worker.running]
+                    wait([worker.future for worker in busy], timeout=_POLL, return_when=FIRST_COMPLETED)
+                    for worker in busy:
+                        assert worker.running is not None
+                        ended = worker.future.done()  # asked before reading: then nothing is written afterwards
+                        yield from worker.running.events()
+                        if not ended:
+                            continue
+                        running, worker.running = worker.running, None
+                        again = yield from _ended(worker.future, running)
+                        if again is not None:
                             waiting.appendleft(again)
-                    if broken or not pool.active or self._stalled(running):
-                        rebuilds += 1
-                        if rebuilds > _REBUILDS_WITHOUT_SUCCESS:
+                        breaks = breaks + 1 if again and again[1] == running.losses else 0
+                        if breaks > _BREAKS:
                             raise PaperworksError(
-                                f"the worker pool broke {rebuilds} times in a row without finishing a task: workers "
-                                "are being killed from outside (is memory short?); what is in the ledger stays there"
+                                f"{breaks} worker processes in a row were killed before they took a task (is memory "
+                                "short?); what is in the ledger stays there"
                             )
-                        _stop(pool)
-                        for slot in running.values():  # their workers are gone; the cells they finished are kept
-                            yield from slot.events()
-                            waiting.appendleft((_remaining(slot), slot.losses))
-                        running.clear()
-                        pool = _start_pool(self.jobs, modules)
-                pool.close()
-                pool.join()
             finally:
-                _stop(pool)
-
-    def _stalled(self, running: Mapping[Any, _Running]) -> bool:
-        """Whether a task has waited long for a worker although fewer tasks have started than there are workers."""
-        started = sum(slot.spool.exists() for slot in running.values())
-        idle = [slot for slot in running.values() if not slot.spool.exists()]
-        return started < self.jobs and any(time.monotonic() - slot.since > _STALL for slot in idle)
+                for worker in workers:
+                    worker.stop()
 
 
-def _ended(future: Any, slot: _Running) -> Any:
-    """Say how a task ended. Returns (task to run again or None, whether the pool is broken); yields events."""
+def _ended(future: Any, slot: _Running) -> Generator[Event, None, tuple[Task, int] | None]:
+    """Say how a task ended; returns the task to run again, with its losses so far, or None."""
     from concurrent.futures.process import BrokenProcessPool
 
     from pebble import ProcessExpired
 
     error = future.exception()
-    left = slot.left()
-    if error is None and slot.task.build and left:
+    if error is None and slot.task.build:
         slot.seen.add(-1)
-        left = []
-    if isinstance(error, BrokenProcessPool) and left:
-        return (_remaining(slot), slot.losses), True
-    if isinstance(error, ProcessExpired) and left and slot.losses < _RETRIES:
-        return (_remaining(slot), slot.losses + 1), False
+    left = slot.left()
+    lost = isinstance(error, ProcessExpired | BrokenProcessPool)
+    started = slot.spool.exists()
+    if lost and left and (not started or slot.losses < _RETRIES):
+        return _remaining(slot), slot.losses + started
     for index in left:
         if isinstance(error, TimeoutError):
             status, reason = "timeout", f"not finished within {slot.task.timeout:g} s"
-        elif isinstance(error, ProcessExpired):
-            status, reason = "failed", f"its worker was killed {slot.losses + 1} times (exit code {error.exitcode})"
+        elif lost:
+            status, reason = "failed", f"its worker was killed {slot.losses + 1} times ({error})"
         else:
             status, reason = "failed", f"its worker ended without an outcome: {error!r}"
-        yield Event(
-            slot.task, "cell", {"cell": index, "status": status, "error": reason, "seconds": 0.0, "memory": 0.0}
-        )
+        line = {"cell": index, "status": status, "error": reason, "seconds": 0.0, "memory": 0.0}
+        yield Event(slot.task, "cell", line)
     yield Event(slot.task, "end")
-    return None, isinstance(error, BrokenProcessPool)
+    return None
 
 
 def _remaining(slot: _Running) -> Task:
@@ -193,28 +195,29 @@ def _remaining(slot: _Running) -> Task:
     return dataclasses.replace(slot.task, cells=tuple(slot.task.cells[i] for i in slot.left()))
 
 
-def _start_pool(jobs: int, modules: tuple[str, ...]) -> Any:
+def _start_pool(modules: tuple[str, ...]) -> Any:
     from pebble import ProcessPool
 
     with _interrupts_kept_from_children():
-        return _started(
-            ProcessPool(
-                max_workers=jobs,
-                context=multiprocessing.get_context("spawn"),
-                initializer=start_worker,
-                initargs=(os.getpid(), modules),
-            )
+        pool = ProcessPool(
+            max_workers=1,
+            context=multiprocessing.get_context("spawn"),
+            initializer=start_worker,
+            initargs=(os.getpid(), modules),
         )
-
-
-def _started(pool: Any) -> Any:
-    pool.active  # noqa: B018 - the property starts the pool's threads, which hand their signal mask to the workers
+        assert pool.active  # asking starts the pool's threads, which hand their signal mask to the worker
     return pool
 
 
 def _stop(pool: Any) -> None:
+    """End a pool and its workers, one that is only starting as well.
+
+    The pool itself would take its locks away first, and a worker that is just being started would complain of that.
+    """
     with contextlib.suppress(RuntimeError):
         pool.stop()
+        for child in list(pool._pool_manager.worker_manager.workers.values()):
+            child.kill()
         pool.join()
 
 

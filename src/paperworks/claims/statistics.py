@@ -26,7 +26,7 @@ TIE = 1e-9  # relative; sums of the same numbers in another order are equal
 
 # The true effect, in standard deviations, which the rule finds in 80 % and in 90 % of studies. For few units the
 # sign-flip test is the stricter one and the formula for the t test too hopeful. Simulated, 40,000 studies each.
-DETECTABLE = {6: (1.80, 2.12), 7: (1.36, 1.58), 8: (1.20, 1.39)}
+DETECTABLE = {6: (1.80, 2.12), 7: (1.36, 1.58), 8: (1.20, 1.39), 9: (1.10, 1.27), 10: (1.01, 1.17)}
 
 SKEWNESS = (
     1.4  # contrasts beyond this look skewed; 2 % of normal samples do, 13 % of exponential ones at n = 6, 44 % at 24

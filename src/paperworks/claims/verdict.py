@@ -594,6 +594,13 @@ def _combine(paper: Paper, own: Finding, controls: Sequence[Finding], scale: str
         return "undecided", "smoke runs check that a study works and decide nothing", ["few_seeds"] * bool(few)
     for name, finding in few:
         return "undecided", name + finding.reason, ["few_seeds"]
+    for name, finding in named:
+        if finding.ratio != 1 and min(finding.against_values) <= 0:
+            return (
+                "void",
+                f"{name}a ratio to {finding.against} means nothing where {finding.against} is not above 0",
+                [],
+            )
     for control in controls:
         if control.verdict != "supported":
             return "void", wording.not_controlled(control, paper.experiment[control.experiment]), []

@@ -79,8 +79,8 @@ def duration(minutes: float) -> str:
 
 
 def seed_list(seeds: Sequence[int]) -> str:
-    """Seeds as the command line takes them: "6:18", or "1,4,7" when they are no range."""
-    if len(seeds) > 1 and list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
+    """Seeds as the command line takes them: "6:18" for 6 to 17, or "1,4,7" when they are no range."""
+    if list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
         return f"{seeds[0]}:{seeds[-1] + 1}"
     return ",".join(map(str, seeds))
 

@@ -122,7 +122,8 @@ def registry(tmp_path: Path) -> Callable[[list[str]], AbstractContextManager[Non
             except FileNotFoundError:
                 pytest.skip(f"{command[0]} is not on this machine")
             if done.returncode:
-                pytest.skip(f"registry out of reach: {' '.join(command[:4])}: {(done.stderr or '?').splitlines()[-1]}")
+                said = " ".join(done.stderr.split())[:200]
+                pytest.skip(f"registry out of reach: {' '.join(command[:4])}: {said}")
             raise
 
     return guard

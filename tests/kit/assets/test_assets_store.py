@@ -149,7 +149,8 @@ def test_no_source_can_fetch(declare: Declare) -> None:
 def test_damaged_copy_is_seen_and_replaced(declare: Declare, server: Any) -> None:
     toml = declare(DATA, server.source("a", DATA))
     path = fetch("thing", toml=toml)
-    path.write_bytes(DATA[:-1] + b"?")
+    assert open_asset("thing", toml=toml) == path
+    path.write_bytes(DATA[:-1] + b"?")  # same size; seen although this process has opened it before
     with pytest.raises(AssetMissing, match=r"the copy in the cache is damaged: thing\.bin should have checksum"):
         open_asset("thing", toml=toml)
     assert fetch("thing", toml=toml) == path

@@ -248,4 +248,4 @@ def _run(command: list[str], folder: Path) -> None:
     if done.returncode:
         lines = [line for line in (done.stdout + "\n" + done.stderr).splitlines() if line.strip()]
         errors = [line for line in lines if "error" in line.lower() or line.startswith("E:")]
-        raise SourceError(one_line((errors or lines or [f"exit code {done.returncode}"])[-1]))
+        raise SourceError(one_line(" ".join(errors[:2] or lines[-1:] or [f"exit code {done.returncode}"])))

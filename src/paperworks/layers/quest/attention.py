@@ -70,8 +70,8 @@ def quest_attention(
         is_causal: row i attends to keys 0..i. Not together with `attn_mask`.
         norm: a key of `FORMS`.
         q_gain: multiplies the normalised queries, broadcast against q. `qk`: C, shape (). `qk_hs`: C of each head,
-            shape (h, 1, 1). `qk_ds`: c_q, shape (d,). `elliptical_quest`: the metric m, shape (..., h, 1, d). Left out, it is
-            the constant `initial_gain`.
+            shape (h, 1, 1). `qk_ds`: c_q, shape (d,). `elliptical_quest`: the metric m, shape (..., h, 1, d). Left
+            out, it is the constant `initial_gain`.
         k_gain: multiplies the normalised keys: c_k of `qk_ds`, shape (d,).
         eps: smallest norm that is divided by. Below it a vector is divided by eps: its gradient is finite, and large.
         enable_gqa: q may have a multiple of the heads of k and v; each key head is normalised once, then shared.

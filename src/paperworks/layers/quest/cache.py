@@ -37,6 +37,16 @@ class UnitKeyCache:
         """All stored values."""
         return self._values[..., : self.length, :]
 
+    def append(
+        self,
+        k: Float[Tensor, "b h n d"],
+        v: Float[Tensor, "b h n d_v"],
+        k_gain: Tensor | None = None,
+        eps: float = 1e-6,
+    ) -> None:
+        """Store n tokens without attending from them; arguments as in `attend`."""
+        self._store(prepare(k, k, self.norm, None, k_gain, eps)[1], v)
+
     def attend(
         self,
         q: Float[Tensor, "b h n d"],

@@ -7,7 +7,9 @@ their factories alone. An arm of `biased_retrieval` is called as `factory(runs=,
 read).
 """
 
+import itertools
 import math
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -43,7 +45,7 @@ class Retrieval(ExperimentConfig):
 @experiment(
     "biased_retrieval",
     config={
-        "smoke": Retrieval(steps=200, test=1000),
+        "smoke": Retrieval(steps=40, test=400, solved=0.35),
         "laptop": Retrieval(),
         "paper": Retrieval(steps=3000, rates=(1e-3, 3e-3, 1e-2, 3e-2), decays=(0.0, 0.01, 0.1, 1.0)),
     },
@@ -103,6 +105,12 @@ def _digits(trial: Trial, name: str, train: int, test: int) -> tuple[torch.Tenso
     return x[:train], y[:train], x[train:], y[train:]
 
 
+def _batches(count: int, size: int, steps: int, generator: torch.Generator) -> Iterator[torch.Tensor]:
+    """Yield the rows of `steps` batches, each pass over the data in a new order."""
+    passes = (torch.randperm(count, generator=generator).split(size) for _ in range(steps))
+    return itertools.islice(itertools.chain.from_iterable(passes), steps)
+
+
 def _vit(trial: Trial, images: torch.Tensor, dim: int, depth: int, heads: int) -> ViT:
     side = images.shape[-1]
     with trial.seeded("init"):
@@ -112,8 +120,9 @@ def _vit(trial: Trial, images: torch.Tensor, dim: int, depth: int, heads: int) -
 class Stability(ExperimentConfig):
     """Sizes of the stability experiment: a short training without warm-up."""
 
+    data: str = Field("mnist5k", description="mnist5k or digits8x8")
     train: int = Field(2000, gt=0, description="training images")
-    epochs: int = Field(3, gt=0, description="passes over the training images")
+    steps: int = Field(60, gt=0, description="optimisation steps")
     batch: int = Field(100, gt=0, description="images in a step")
     dim: int = Field(48, gt=0, description="width of a token")
     depth: int = Field(3, gt=0, description="blocks")
@@ -124,29 +133,31 @@ class Stability(ExperimentConfig):
 
 @experiment(
     "vit_stability",
-    config={"smoke": Stability(train=600), "laptop": Stability()},
+    config={
+        "smoke": Stability(data="digits8x8", train=600, steps=32, early=5, batch=50, dim=32, depth=2, heads=2),
+        "laptop": Stability(),
+    },
     arms={norm: partial(QuestAttention, norm=norm, batch_first=True) for norm in ("none", "q", "qk_ds", "quest")},
 )
 def vit_stability(trial: Trial[Stability]) -> Outcome:
     """Train at one learning rate and follow the largest logit."""
     c = trial.config
-    x, y, *_ = _digits(trial, "mnist5k", c.train, 1)
+    x, y, *_ = _digits(trial, c.data, c.train, 1)
     model = _vit(trial, x, c.dim, c.depth, c.heads)
     optimizer = torch.optim.AdamW(model.parameters(), lr=float(trial.level["lr"]), weight_decay=c.decay)
-    stream, losses = trial.generator("order"), []
+    losses = []
     with AttentionProbe(model) as probe:
-        for epoch in range(c.epochs):
-            trial.progress(epoch, c.epochs)
-            for rows in torch.randperm(c.train, generator=stream).split(c.batch):
-                loss = F.cross_entropy(model(x[rows]), y[rows])
-                losses.append(loss.item())
-                trial.curve("loss", len(losses), losses[-1])
-                trial.curve("max_logit", len(losses), probe.max_logit(since=len(losses) - 1))
-                if not math.isfinite(losses[-1]):
-                    break
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
+        for step, rows in enumerate(_batches(c.train, c.batch, c.steps, trial.generator("order"))):
+            trial.progress(step, c.steps)
+            loss = F.cross_entropy(model(x[rows]), y[rows])
+            losses.append(loss.item())
+            trial.curve("loss", step, losses[-1])
+            trial.curve("max_logit", step, probe.max_logit(since=step))
+            if not math.isfinite(losses[-1]):
+                break
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
     last = float(np.mean(losses[-10:]))
     peak = {key: [_finite(getattr(r, key)) for r in probe.readings] for key in ("max_logit", "max_query")}
     early = max(_finite(r.max_logit) for r in probe.readings if r.step <= c.early)
@@ -171,7 +182,7 @@ class Vision(ExperimentConfig):
 
     train: int = Field(2000, gt=0, description="training images, at most 1,000 of digits8x8")
     test: int = Field(1000, gt=0, description="test images, at most 797 of digits8x8")
-    epochs: int = Field(15, gt=0, description="passes over the training images")
+    steps: int = Field(300, gt=0, description="optimisation steps")
     batch: int = Field(100, gt=0, description="images in a step")
     dim: int = Field(48, gt=0, description="width of a token")
     depth: int = Field(3, gt=0, description="blocks")
@@ -185,7 +196,10 @@ class Vision(ExperimentConfig):
 
 @experiment(
     "vit_robustness",
-    config={"smoke": Vision(train=1000, test=200, epochs=3, attack_steps=2), "laptop": Vision()},
+    config={
+        "smoke": Vision(train=500, test=100, steps=40, batch=50, dim=32, depth=2, heads=2, attack_steps=2),
+        "laptop": Vision(),
+    },
     arms={
         **{
             norm: partial(QuestAttention, norm=norm, batch_first=True)
@@ -201,15 +215,16 @@ def vit_robustness(trial: Trial[Vision]) -> Outcome:
     x, y, x_test, y_test = _digits(trial, name, train, test)
     model = _vit(trial, x, c.dim, c.depth, c.heads)
     optimizer = torch.optim.AdamW(model.parameters(), lr=c.rate, weight_decay=c.decay)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, c.epochs * math.ceil(train / c.batch))
-    stream = trial.generator("order")
-    for epoch in range(c.epochs):
-        trial.progress(epoch, c.epochs)
-        for rows in torch.randperm(train, generator=stream).split(c.batch):
-            optimizer.zero_grad()
-            F.cross_entropy(model(x[rows]), y[rows]).backward()
-            optimizer.step()
-            schedule.step()
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, c.steps)
+    for step, rows in enumerate(_batches(train, c.batch, c.steps, trial.generator("order"))):
+        trial.progress(step, c.steps)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x[rows]), y[rows])
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        if step % 5 == 0:
+            trial.curve("loss", step, loss.item())
     model.eval().requires_grad_(False)
 
     def right(images: torch.Tensor) -> torch.Tensor:

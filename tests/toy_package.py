@@ -73,7 +73,7 @@ level = "mean"
 scales = ["paper"]
 """
 
-STUDY = '''
+STUDY = """
 import os
 import time
 
@@ -134,9 +134,9 @@ def jointly(trial):
     for cell, error in zip(trial.cells, np.abs(estimator(x, axis=1))):
         time.sleep(trial.config.pause)
         yield cell, Outcome({"error": error})
-'''
+"""
 
-DERIVE = '''
+DERIVE = """
 import pandas as pd
 
 
@@ -144,7 +144,7 @@ def estimate(table, seed):
     wide = table[table.metric == "error"].pivot(index="arm", columns="outliers", values="value")
     gain = wide["some"] - wide["none"]
     return pd.DataFrame({"arm": gain.index, "metric": "gain", "value": gain.to_numpy()})
-'''
+"""
 
 INIT = '''"""Estimating a mean: a light paper for the frame's own tests."""
 '''
@@ -161,7 +161,9 @@ def write_distribution(folder: Path, slug: str = "toy", **files: str) -> Path:
     package = folder / f"{slug}_papers"
     room = package / slug
     room.mkdir(parents=True)
-    (package / "__init__.py").write_text("raise ImportError('listing papers must import none of them')\n" if files.get("explode") else "")
+    (package / "__init__.py").write_text(
+        "raise ImportError('listing papers must import none of them')\n" if files.get("explode") else ""
+    )
     (room / "__init__.py").write_text(INIT)
     (room / "paper.toml").write_text(files.get("paper", PAPER))
     (room / "study.py").write_text(files.get("study", STUDY))

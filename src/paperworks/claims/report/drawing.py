@@ -1,0 +1,367 @@
+"""Figures as inline SVG: a contrast against its margin, and curves with bands. Colours come from the page's CSS."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from markupsafe import Markup
+
+from paperworks.claims import wording
+from paperworks.claims.verdict import Finding
+
+COLOURS = 6
+_DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 2 1 2 1 2")
+_LOG_FROM = 60.0  # largest over smallest mean from which a curve's axis is logarithmic
+
+Point = tuple[float, float]
+
+
+# --- axes ----------------------------------------------------------------------------------------------------------
+
+
+def ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """Round numbers from low to high, about ``count`` of them."""
+    span = high - low
+    if span <= 0 or not math.isfinite(span):
+        return [low]
+    rough = span / max(1, count)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next((m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * 0.999), 10 * power)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [round(i * step, 12 - math.floor(math.log10(step))) + 0.0 for i in range(first, last + 1)]
+
+
+def tick_labels(values: Sequence[float]) -> list[str]:
+    """Labels with as many digits as tell the ticks apart."""
+    largest = max((abs(v) for v in values), default=0.0)
+    if largest >= 1e5 or (0 < largest < 1e-3):
+        return [f"{v:.3g}".replace("e+0", "e").replace("e-0", "e-") for v in values]
+    places = next((p for p in range(7) if all(math.isclose(round(v, p), v, abs_tol=1e-9) for v in values)), 6)
+    return [f"{v:,.{places}f}" for v in values]
+
+
+# --- a contrast against its margin ---------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class IntervalFigure:
+    """A drawn contrast.
+
+    Attributes:
+        svg: The drawing.
+        title: What the axis shows.
+        left: Words for its left end.
+        right: Words for its right end.
+    """
+
+    svg: Markup
+    title: str
+    left: str
+    right: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _Axis:
+    """A statement's own axis: the contrast, or for a threshold the metric itself."""
+
+    finding: Finding
+
+    def at(self, contrast: float) -> float:
+        value = self.finding.value
+        if value is None:
+            return contrast
+        return value - contrast if self.finding.better == "lower" else value + contrast
+
+    @property
+    def turned(self) -> bool:
+        """Whether smaller numbers speak for the statement."""
+        return self.finding.value is not None and self.finding.better == "lower"
+
+
+def interval(finding: Finding, anchor: str) -> IntervalFigure | None:
+    """Draw a finding's interval against its margin; ``None`` when there is no effect to draw.
+
+    Args:
+        finding: What was found.
+        anchor: Prefix of the ids in the drawing.
+    """
+    if finding.effect is None or not finding.values:
+        return None
+    axis = _Axis(finding)
+    margins = [axis.at(finding.margin)] + [axis.at(-finding.margin)] * finding.equivalence
+    ends = [finding.low, finding.high] if finding.low is not None and finding.high is not None else []
+    shown = [axis.at(0.0), *margins, axis.at(finding.effect), *map(axis.at, ends), *map(axis.at, finding.values)]
+    low, high = min(shown), max(shown)
+    if not math.isfinite(high - low):
+        return None
+    pad = 0.07 * (high - low) or max(abs(high), 1.0) * 0.5
+    low, high = low - pad, high + pad
+
+    def x(value: float) -> str:
+        return f"{100 * (value - low) / (high - low):.2f}%"
+
+    parts = [_zone(axis, margins, low, high, x)]
+    parts += _axis_ticks(low, high, x)
+    if finding.value is None:
+        parts.append(Markup('<line class="zero" x1="{0}" x2="{0}" y1="22" y2="84"/>').format(x(0.0)))
+    parts += [Markup('<line class="margin" x1="{0}" x2="{0}" y1="22" y2="84"/>').format(x(m)) for m in margins]
+    parts.append(_margin_label(finding, margins, low, high, x))
+    parts += [
+        Markup('<line class="unit" x1="{0}" x2="{0}" y1="64" y2="76"/>').format(x(axis.at(v))) for v in finding.values
+    ]
+    if ends:
+        first, last = sorted(map(axis.at, ends))
+        parts.append(Markup('<line class="interval" x1="{}" x2="{}" y1="46" y2="46"/>').format(x(first), x(last)))
+        parts += [
+            Markup('<line class="interval" x1="{0}" x2="{0}" y1="40" y2="52"/>').format(x(e)) for e in (first, last)
+        ]
+    parts.append(Markup('<circle class="effect" cx="{}" cy="46" r="5.5"/>').format(x(axis.at(finding.effect))))
+    svg = Markup(
+        '<svg class="interval-figure" width="100%" height="108" role="img" aria-labelledby="{0}-t {0}-d">'
+        '<title id="{0}-t">{1}</title><desc id="{0}-d">{2}</desc>{3}</svg>'
+    ).format(anchor, axis_title(finding), described(finding), Markup("").join(parts))
+    against, speaks = ("against the claim", "for the claim")
+    if finding.equivalence:
+        against = speaks = "a difference"
+    left, right = (speaks, against) if axis.turned else (against, speaks)
+    return IntervalFigure(svg, axis_title(finding), left, right)
+
+
+def _zone(axis: _Axis, margins: Sequence[float], low: float, high: float, x: object) -> Markup:
+    """The part of the axis that supports the statement, tinted."""
+    if axis.finding.equivalence:
+        first, last = min(margins), max(margins)
+    elif axis.turned:
+        first, last = low, margins[0]
+    else:
+        first, last = margins[0], high
+    start, width = (100 * (v - low) / (high - low) for v in (first, low + last - first))
+    return Markup('<rect class="zone" x="{}%" y="22" width="{}%" height="62"/>').format(f"{start:.2f}", f"{width:.2f}")
+
+
+def _axis_ticks(low: float, high: float, x: object) -> list[Markup]:
+    values = ticks(low, high, 4)
+    parts = [Markup('<line class="axis" x1="0" x2="100%" y1="84" y2="84"/>')]
+    for value, label in zip(values, tick_labels(values), strict=True):
+        share = 100 * (value - low) / (high - low)
+        anchor = "start" if share < 4 else "end" if share > 96 else "middle"
+        parts.append(Markup('<line class="axis" x1="{0}%" x2="{0}%" y1="84" y2="89"/>').format(f"{share:.2f}"))
+        parts.append(
+            Markup('<text class="tick" x="{}%" y="103" text-anchor="{}">{}</text>').format(
+                f"{share:.2f}", anchor, label
+            )
+        )
+    return parts
+
+
+def _margin_label(finding: Finding, margins: Sequence[float], low: float, high: float, x: object) -> Markup:
+    if finding.equivalence:
+        label, at = f"must lie {wording.wanted(finding)}", sum(margins) / len(margins)
+    elif finding.value is None:
+        label, at = f"margin {wording.number(finding.margin)}", margins[0]
+    else:
+        label, at = f"must lie {wording.wanted(finding)}", margins[0]
+    share = 100 * (at - low) / (high - low)
+    anchor, shift = ("start", -1) if share < 25 else ("end", 1) if share > 75 else ("middle", 0)
+    return Markup('<text class="mark" x="{}%" dx="{}" y="14" text-anchor="{}">{}</text>').format(
+        f"{share:.2f}", shift, anchor, label
+    )
+
+
+def axis_title(finding: Finding) -> str:
+    """What the axis of a finding's drawing shows."""
+    if finding.value is not None:
+        return f"{finding.metric} of {finding.arm}"
+    return f"{wording.subject(finding)}, in {finding.metric}"
+
+
+def described(finding: Finding) -> str:
+    """The drawing in words."""
+    axis = _Axis(finding)
+    assert finding.effect is not None
+    values = sorted(map(axis.at, finding.values))
+    mean = axis.at(finding.effect)
+    if finding.low is None or finding.high is None:
+        text = f"Mean {wording.about(mean)}, without an interval"
+    else:
+        low, high = sorted((axis.at(finding.low), axis.at(finding.high)))
+        marks = [axis.at(0.0), axis.at(finding.margin)]
+        shown = wording.numbers([mean, low, high], (high - low) / 2, marks)
+        text = f"Mean {shown[0]}, 95 % interval {shown[1]} to {shown[2]}"
+    units = f"{len(values)} {finding.unit}{'s' * (len(values) != 1)}"
+    return (
+        f"{text}; to support the statement it must lie {wording.wanted(finding)}. "
+        f"{units} from {wording.about(values[0])} to {wording.about(values[-1])}."
+    )
+
+
+# --- curves --------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """One arm's curve: mean and band on common steps."""
+
+    arm: str
+    step: Sequence[float]
+    mean: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """A figure's vertical axis, shared by its panels."""
+
+    low: float
+    high: float
+    log: bool
+
+    def share(self, value: float) -> float:
+        """Where a value lies, 0 at the bottom and 1 at the top; what lies outside is put on the edge."""
+        low, high, at = self.low, self.high, value
+        if self.log:
+            low, high, at = math.log10(low), math.log10(high), math.log10(max(value, self.low))
+        return min(1.0, max(0.0, (at - low) / (high - low)))
+
+    def ticks(self) -> list[float]:
+        """Where its ticks stand."""
+        if not self.log:
+            return ticks(self.low, self.high, 4)
+        powers = range(math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9) + 1)
+        every = max(1, len(powers) // 5)
+        return [10.0**p for p in powers][::every]
+
+
+def shared_scale(curves: Iterable[Curve]) -> Scale | None:
+    """The vertical axis of all panels of a figure; ``None`` when there is nothing finite to draw."""
+    every = list(curves)
+    means = [v for c in every for v in c.mean if math.isfinite(v)]
+    bands = [v for c in every for v in (*c.low, *c.high) if math.isfinite(v)]
+    if not means:
+        return None
+    if min(means) > 0 and max(means) / min(means) > _LOG_FROM:
+        low, high = min(means), max(*means, *bands)
+        return Scale(10 ** (math.floor(math.log10(low) * 2) / 2), 10 ** (math.ceil(math.log10(high) * 2) / 2), True)
+    low, high = min(*means, *bands), max(*means, *bands)
+    pad = 0.05 * (high - low) or max(abs(high), 1.0) * 0.1
+    return Scale(low - pad, high + pad, False) if math.isfinite(high - low) else None
+
+
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 340, 210, 48, 10, 8, 26
+
+
+def panel(curves: Sequence[Curve], scale: Scale, order: Mapping[str, int], anchor: str, title: str) -> Markup:
+    """One panel of small multiples.
+
+    Args:
+        curves: Its curves, one an arm.
+        scale: The axis that all panels share.
+        order: Each arm's number, which gives its colour, dash and marker.
+        anchor: Prefix of the ids in the drawing.
+        title: What the panel shows.
+    """
+    first = min(min(c.step) for c in curves)
+    last = max(max(c.step) for c in curves)
+    width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
+
+    def x(step: float) -> float:
+        return _LEFT + (width * (step - first) / (last - first) if last > first else width / 2)
+
+    def y(value: float) -> float:
+        return _TOP + height * (1 - scale.share(value))
+
+    values = scale.ticks()
+    parts = []
+    for value, label in zip(values, _scale_labels(values, scale), strict=True):
+        parts.append(
+            Markup('<line class="grid" x1="{}" x2="{}" y1="{2}" y2="{2}"/>').format(
+                _LEFT, _WIDTH - _RIGHT, f"{y(value):.1f}"
+            )
+        )
+        parts.append(
+            Markup('<text class="tick" x="{}" y="{}" text-anchor="end">{}</text>').format(
+                _LEFT - 6, f"{y(value) + 4:.1f}", label
+            )
+        )
+    steps = ticks(first, last, 4)
+    for step, label in zip(steps, tick_labels(steps), strict=True):
+        parts.append(
+            Markup('<text class="tick" x="{}" y="{}" text-anchor="middle">{}</text>').format(
+                f"{min(x(step), _WIDTH - 14):.1f}", _HEIGHT - 8, label
+            )
+        )
+    parts.append(
+        Markup('<line class="axis" x1="{}" x2="{}" y1="{2}" y2="{2}"/>').format(_LEFT, _WIDTH - _RIGHT, _TOP + height)
+    )
+    for curve in curves:
+        upper = [(x(s), y(v)) for s, v in zip(curve.step, curve.high, strict=True)]
+        lower = [(x(s), y(v)) for s, v in zip(curve.step, curve.low, strict=True)]
+        parts.append(
+            Markup('<path class="band arm-{}" d="{}Z"/>').format(
+                order[curve.arm] % COLOURS, _path([*upper, *reversed(lower)])
+            )
+        )
+    for curve in curves:
+        points = [(x(s), y(v)) for s, v in zip(curve.step, curve.mean, strict=True)]
+        parts.append(_line(points, order[curve.arm]))
+    described_ = "; ".join(
+        f"{c.arm} from {wording.about(c.mean[0])} to {wording.about(c.mean[-1])}" for c in curves if len(c.mean)
+    )
+    return Markup(
+        '<svg class="curve-figure" viewBox="0 0 {0} {1}" role="img" aria-labelledby="{2}-t {2}-d">'
+        '<title id="{2}-t">{3}</title><desc id="{2}-d">{4}</desc>{5}</svg>'
+    ).format(
+        _WIDTH,
+        _HEIGHT,
+        anchor,
+        title,
+        f"Means by step, {wording.number(first)} to {wording.number(last)}: {described_}.",
+        Markup("").join(parts),
+    )
+
+
+def legend_key(number: int) -> Markup:
+    """The sample of an arm's line in a legend."""
+    return Markup('<svg class="key" width="38" height="12" aria-hidden="true">{}</svg>').format(
+        _line([(1.0, 6.0), (19.0, 6.0), (37.0, 6.0)], number, marked=[1])
+    )
+
+
+def _scale_labels(values: Sequence[float], scale: Scale) -> list[str]:
+    if not scale.log:
+        return tick_labels(values)
+    return [f"{v:,.0f}" if 1 <= v < 1e5 else f"{v:.0e}".replace("e+0", "e").replace("e-0", "e-") for v in values]
+
+
+def _path(points: Iterable[Point]) -> str:
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+
+
+def _line(points: Sequence[Point], number: int, marked: Sequence[int] | None = None) -> Markup:
+    dash = _DASHES[(number + number // COLOURS) % len(_DASHES)]
+    line = Markup('<path class="line arm-{}" stroke-dasharray="{}" d="{}"/>').format(
+        number % COLOURS, dash or "none", _path(points)
+    )
+    if marked is None:
+        last = len(points) - 1
+        marked = sorted({round(last * share) for share in (0.08 + 0.03 * (number % COLOURS), 0.5, 0.96)})
+    return line + Markup("").join(_marker(points[i], number) for i in marked)
+
+
+def _marker(point: Point, number: int) -> Markup:
+    """A small shape of the arm's own: circle, square, triangle, diamond, cross, turned triangle."""
+    x, y = point
+    r = 3.4
+    shapes = (
+        f"M{x - r:.1f} {y:.1f}a{r} {r} 0 1 0 {2 * r} 0a{r} {r} 0 1 0 {-2 * r} 0Z",
+        f"M{x - r:.1f} {y - r:.1f}h{2 * r}v{2 * r}h{-2 * r}Z",
+        f"M{x:.1f} {y - r - 0.6:.1f}l{r + 0.6} {2 * r}h{-2 * r - 1.2}Z",
+        f"M{x:.1f} {y - r - 1:.1f}l{r + 1} {r + 1}l{-r - 1} {r + 1}l{-r - 1} {-r - 1}Z",
+        f"M{x - r:.1f} {y - r:.1f}l{2 * r} {2 * r}m0 {-2 * r}l{-2 * r} {2 * r}",
+        f"M{x:.1f} {y + r + 0.6:.1f}l{r + 0.6} {-2 * r}h{-2 * r - 1.2}Z",
+    )
+    return Markup('<path class="marker arm-{}" d="{}"/>').format(number % COLOURS, shapes[number % COLOURS])

@@ -1,0 +1,47 @@
+"""Measured speed ratios, read from the JSON document that `paperworks speed --json` prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from paperworks.claims.errors import PaperError
+
+
+class Measured(BaseModel):
+    """One measured ratio: time of ours over time of the peer.
+
+    Attributes:
+        paper: Slug of the paper.
+        name: Name of its ``[[speed]]`` entry.
+        median: Median over alternated pairs.
+        low: Lower end of its 95 % interval.
+        high: Upper end.
+        pairs: Number of pairs.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    paper: str
+    name: str
+    median: float
+    low: float
+    high: float
+    pairs: int = 0
+
+
+def read_speeds(path: Path) -> list[Measured]:
+    """Read a file of ratios: a JSON list of objects with paper, name, median, low, high and pairs.
+
+    Raises:
+        PaperError: When the file cannot be read or does not hold such a list.
+    """
+    try:
+        return TypeAdapter(list[Measured]).validate_json(path.read_bytes())
+    except OSError as error:
+        raise PaperError(f"cannot read speed ratios from {path}: {error.strerror or error}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise PaperError(f"{path} holds no speed ratios: {where + ': ' if where else ''}{first['msg']}") from None
