@@ -191,6 +191,32 @@ def run(
 
 
 @app.command()
+def speed(
+    papers: Annotated[list[str], typer.Argument(metavar="PAPER...", help="Papers.")],
+    save: Annotated[
+        bool, typer.Option("--save", help="Write the ratios into the paper's room, to be shipped.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Time ours against the named peers, in turn and in one process, after comparing their outputs."""
+    from paperworks.claims import api
+    from paperworks.printing import speed_lines
+
+    ratios, problems = {}, {}
+    for slug in papers:
+        ratios[slug], problems[slug] = api.speed(slug, save=save)
+    if as_json:
+        _print_json([{"paper": slug, **ratio.to_dict()} for slug, found in ratios.items() for ratio in found])
+    else:
+        print("\n".join(speed_lines(ratios)))
+    for slug, found in problems.items():
+        for problem in found:
+            print(f"{slug}: {problem}", file=sys.stderr)
+    if any(problems.values()) or not all(ratio.met for found in ratios.values() for ratio in found):
+        raise typer.Exit(1)
+
+
+@app.command()
 def data(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[PAPER|ASSET]...", help="What to fetch; nothing lists all.")

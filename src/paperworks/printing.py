@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from paperworks.claims.catalog import Room
     from paperworks.claims.contract import Report as LintReport
     from paperworks.claims.engine import Report
+    from paperworks.claims.speed import Ratio
     from paperworks.claims.verdict import Comparison, Verdict
 
 WIDTH = 110
@@ -38,7 +39,7 @@ def paper_lines(room: Room, raw: Mapping[str, Any]) -> list[str]:
         against = claim.get("against", claim.get("value"))
         lines += wrap(f"{claim['id']}  {claim['text']}", "  ")
         lines += [
-            f"      {claim['test']} test in {claim['experiment']}: {claim['metric']} of {claim['arm']} against {against}"
+            f"      {claim['test']} test, {claim['experiment']}: {claim['metric']} of {claim['arm']} against {against}"
         ]
     lines += ["", "Experiments"]
     for name, experiment in raw.get("experiment", {}).items():
@@ -73,6 +74,16 @@ def report_line(report: Report, ledger: Path | None) -> str:
     failed = f", {len(report.failed)} failed" if report.failed else ""
     present = f", {report.skipped} were in the ledger" if report.skipped else ""
     return f"ran {report.ran} cells in {report.seconds:.0f} s{failed}{present}"
+
+
+def speed_lines(ratios: Mapping[str, Sequence[Ratio]]) -> list[str]:
+    """A line a measurement: time of ours over time of the peer."""
+    return [
+        f"{slug} {r.name}: {r.median:.3f} [{r.low:.3f}, {r.high:.3f}] of the time of {r.peer} "
+        f"(target {r.target:g}{'' if r.met else ', MISSED'}; {r.pairs} pairs, ours {1000 * r.ours:.2f} ms)"
+        for slug, found in ratios.items()
+        for r in found
+    ]
 
 
 def asset_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:

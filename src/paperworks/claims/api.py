@@ -9,8 +9,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from paperworks.claims import catalog, engine, evidence, statistics, verdict
+from paperworks.claims import speed as timing
 from paperworks.claims.engine import Listener, Report, Request
-from paperworks.claims.errors import UsageError
+from paperworks.claims.errors import PaperError, UsageError
+from paperworks.claims.executors import one_thread
 from paperworks.claims.ledger import DEFAULT_PATH, Ledger
 from paperworks.claims.paper import SCALES, Claim, Paper, load_paper
 from paperworks.claims.verdict import Comparison, Verdict
@@ -53,8 +55,8 @@ def verdicts(
     """Judge claims: on your outcomes where you have some of the claim at that scale, else on the shipped.
 
     Args:
-        targets: "paper", "paper.claim" or "paper.experiment"; all papers when empty (only then is there a Benjamini-Hochberg
-            p over the index).
+        targets: "paper", "paper.claim" or "paper.experiment"; all papers when empty, and only then with a
+            Benjamini-Hochberg p over the index.
         scale: The scale; for each claim the first of laptop, overnight and paper at which it is tested unless given.
         ledger: The ledger file.
         seeds: Judge these seeds of yours instead of the declared ones; such verdicts are exploratory.
@@ -144,3 +146,25 @@ def export(slug: str, *, ledger: Path | None = None) -> tuple[Path, int]:
     with Ledger(ledger or DEFAULT_PATH, readonly=True) as opened:
         record = evidence.recorded(opened, room.slug, drawings=True)
         return evidence.export(load_paper(room.folder), room.folder, record)
+
+
+def speed(slug: str, *, save: bool = False) -> tuple[list[timing.Ratio], list[str]]:
+    """Measure every ``[[speed]]`` entry of a paper on one thread.
+
+    Returns:
+        The ratios, and for each entry that could not be measured one line that says why.
+    """
+    room = catalog.find(slug)
+    ratios, problems = [], []
+    for target in load_paper(room.folder).speed:
+        try:
+            pair = timing.pair_of(room.module, target.name, "full")
+            with one_thread():
+                ratios.append(timing.measure(pair, target.name, target.peer, target.target))
+        except ModuleNotFoundError as error:
+            problems.append(f"{target.name}: {error.name!r} is not installed (peers: uv pip install --group peers)")
+        except PaperError as error:
+            problems.append(f"{target.name}: {error}")
+    if save and not problems:
+        timing.save(room.folder, ratios)
+    return ratios, problems

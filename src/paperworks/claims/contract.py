@@ -17,7 +17,7 @@ from typing import Any
 
 from paperworks.claims import catalog, engine, evidence, fingerprint
 from paperworks.claims.errors import PaperworksError, last_line
-from paperworks.claims.executors import InlineExecutor
+from paperworks.claims.executors import InlineExecutor, one_thread
 from paperworks.claims.ledger import Ledger, Row
 from paperworks.claims.paper import Claim, Paper, load_paper
 
@@ -372,23 +372,9 @@ def check_smoke(subject: _Subject) -> None:
 
 def _run(target: str, **request: Any) -> list[Row]:
     """Run at smoke scale in this process, into a ledger that is thrown away."""
-    with tempfile.TemporaryDirectory() as folder, Ledger(Path(folder) / "ledger.db") as ledger, _one_thread():
+    with tempfile.TemporaryDirectory() as folder, Ledger(Path(folder) / "ledger.db") as ledger, one_thread():
         engine.run(engine.Request((target,), scale="smoke", **request), ledger, executor=InlineExecutor())
         return ledger.rows(target.partition(".")[0])
-
-
-class _one_thread:
-    """Outcomes are defined for one thread."""
-
-    def __enter__(self) -> None:
-        self._torch = sys.modules.get("torch")
-        self._threads = self._torch.get_num_threads() if self._torch else 0
-        if self._torch:
-            self._torch.set_num_threads(1)
-
-    def __exit__(self, *_: object) -> None:
-        if self._torch:
-            self._torch.set_num_threads(self._threads)
 
 
 def _check_experiment(subject: _Subject, name: str, rows: list[Row]) -> None:

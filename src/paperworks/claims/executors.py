@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, wait
@@ -264,6 +265,20 @@ class InlineExecutor:
                 run_task(task, str(slot.spool))
                 yield from slot.events()
                 yield Event(task, "end")
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """One torch thread in this process, for what is computed or timed inline."""
+    torch = sys.modules.get("torch")
+    threads = torch.get_num_threads() if torch is not None else 0
+    if torch is not None:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        if torch is not None:
+            torch.set_num_threads(threads)
 
 
 def local(jobs: int | None = None) -> LocalExecutor:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import gc
 import importlib
+import json
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,7 +44,6 @@ class Ratio:
         high: Upper end.
         pairs: Number of alternated pairs.
         ours: Median seconds of ours, to give the ratio a size; never a target.
-        memory: Peak memory of ours over the peer's (torch tensors on the CPU, or CUDA), where it can be measured.
     """
 
     name: str
@@ -52,6 +54,15 @@ class Ratio:
     high: float
     pairs: int
     ours: float
+
+    @property
+    def met(self) -> bool:
+        """Whether the median is within the target."""
+        return self.median <= self.target
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-safe copy."""
+        return {**dataclasses.asdict(self), "met": self.met}
 
 
 def pair_of(module: str, name: str, size: str) -> Pair:
@@ -114,3 +125,21 @@ def measure(pair: Pair, name: str, peer: str, target: float, *, seconds: float =
     half = 0.98 * np.sqrt(n)  # order statistics about the median that cover 95 %
     low, high = ratios[max(0, int(n / 2 - half))], ratios[min(n - 1, int(np.ceil(n / 2 + half)))]
     return Ratio(name, peer, target, float(np.median(ratios)), float(low), float(high), n, float(np.median(ours[1:])))
+
+
+def save(folder: Path, ratios: Sequence[Ratio]) -> Path:
+    """Write a room's ``speed.json``, whole or not at all."""
+    path = folder / "speed.json"
+    partial = path.with_name("speed.json.partial")
+    rows = [
+        {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in dataclasses.asdict(r).items()} for r in ratios
+    ]
+    partial.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    os.replace(partial, path)
+    return path
+
+
+def saved(folder: Path) -> list[Ratio]:
+    """The ratios that a room ships; none when it was never measured."""
+    path = folder / "speed.json"
+    return [Ratio(**row) for row in json.loads(path.read_text(encoding="utf-8"))] if path.is_file() else []

@@ -7,10 +7,12 @@ import pytest
 import torch
 from torch import nn
 
+from paperworks.kit.assets import load_digits8x8
 from paperworks.layers.quest.attention import unit
 from paperworks.layers.quest.convert import convert_attention, looks_trained, register_quest
 from paperworks.layers.quest.distill import distill_attention
 from paperworks.layers.quest.module import QuestAttention, project_heads
+from paperworks.layers.quest.vit import ViT
 
 E, H = 16, 2
 
@@ -129,34 +131,48 @@ def test_rescaled_queries_keep_the_mean_size_of_logits():
         y = old(y)
 
 
-def test_rescaling_brings_a_trained_model_closer():
-    model = trained(encoder())
+def test_rescaling_is_exact_when_all_keys_are_equally_long():
+    """One head, Wk three times a rotation, tokens of equal norm: then kbar is k up to a constant, which Wq takes."""
+    torch.manual_seed(0)
+    layer = nn.MultiheadAttention(E, 1, batch_first=True)
     with torch.no_grad():
-        for layer in model.layers:
-            layer.self_attn.in_proj_weight[E : 2 * E] *= 4  # long keys, as training makes them
-    x = torch.randn(8, 6, E)
-    plain, rescaled = copy.deepcopy(model), copy.deepcopy(model)
-    with pytest.warns(UserWarning, match="look trained"):
-        convert_attention(plain)
-    convert_attention(rescaled, rescale_queries=True, calibration=[x])
-    with torch.no_grad():
-        error = [(m(x) - model(x)).square().mean().item() for m in (plain, rescaled)]
-    assert error[1] < 0.5 * error[0]
+        layer.in_proj_weight[E : 2 * E] = 3 * torch.linalg.qr(torch.randn(E, E)).Q
+    x = 2 * unit(torch.randn(3, 6, E))
+    before, _ = layer(x, x, x)
+    after, _ = convert_attention(layer, rescale_queries=True, calibration=[(x, x, x)])(x, x, x)
+    torch.testing.assert_close(after, before, rtol=1e-4, atol=1e-5)
+    plain, _ = convert_attention(nn.ModuleList([copy.deepcopy(layer)]))[0](x, x, x)
+    assert torch.equal(plain, after)
 
 
-def test_distillation_recovers_the_teacher():
-    teacher = trained(encoder())
+def test_distillation_recovers_a_model_trained_on_digits():
+    """On images that neither training saw, the error of the converted model falls at least tenfold."""
+    images, labels = load_digits8x8()
+    torch.manual_seed(0)
+    order = torch.randperm(len(images))
+    x, y = torch.tensor(images / 16, dtype=torch.float32)[order][:, None], torch.tensor(labels)[order]
+    teacher = ViT(8, 2, dim=32, depth=2, heads=2, norm="none")
+    optimizer = torch.optim.AdamW(teacher.parameters(), lr=5e-3)
+    for _ in range(150):
+        rows = torch.randint(1200, (64,))
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(teacher(x[rows]), y[rows]).backward()
+        optimizer.step()
     student = copy.deepcopy(teacher)
-    torch.manual_seed(1)
-    batches = [torch.randn(16, 6, E) for _ in range(6)]
+    batches = x[:1200].split(64)
     convert_attention(student, rescale_queries=True, calibration=batches)
-    state = copy.deepcopy(teacher.state_dict())
-    losses = distill_attention(student, teacher, batches[:5], steps=100, lr=3e-3)
+
+    def error():
+        with torch.no_grad():
+            target = teacher(x[1200:])
+            return (student(x[1200:]) - target).square().mean() / target.var()
+
+    state, before = copy.deepcopy(teacher.state_dict()), error()
+    losses = distill_attention(student, teacher, batches, steps=100, lr=2e-3)
     assert len(losses) == 100
-    with torch.no_grad():
-        target = teacher(batches[5])
-        final = (student(batches[5]) - target).square().mean() / target.var()
-    assert final < 0.3 * losses[0], (losses[0], final)
+    assert before > 0.05  # the conversion alone did change the outputs
+    assert error() < 0.1 * before
+    assert student.training
     assert all(torch.equal(p, state[name]) for name, p in teacher.state_dict().items())
 
 
@@ -203,6 +219,7 @@ def test_transformers_model_computes_quest_with_grouped_queries():
     assert not torch.allclose(out, plain, atol=1e-2)
 
 
+@pytest.mark.filterwarnings("ignore:`past_key_values` is deprecated")  # its new name is unknown to older versions
 def test_transformers_cache_and_padding_agree_with_full_recomputation():
     """Token by token through the model's own cache; then a left-padded batch beside the sequence alone."""
     model = convert_attention(llama())
@@ -273,6 +290,14 @@ def gpt2():
         (
             lambda: convert_attention(gpt2(), rescale_queries=True, calibration=[torch.zeros(1, 3, dtype=torch.long)]),
             "rescale_queries=True with GPT2Attention; allowed are layers with a linear q_proj",
+        ),
+        (
+            lambda: convert_attention(convert_attention(encoder()), rescale_queries=True, calibration=[1]),
+            "rescale_queries=True with converted TransformerEncoder; allowed is plain attention",
+        ),
+        (
+            lambda: convert_attention(convert_attention(llama()), rescale_queries=True, calibration=[1]),
+            "rescale_queries=True with converted LlamaForCausalLM",
         ),
         (lambda: distill_attention(encoder(), encoder(), [], steps=2), "batches is empty"),
         (lambda: distill_attention(encoder(), encoder(), [1], steps=0), "steps=0; allowed are 1, 2"),

@@ -24,6 +24,7 @@ def layer(norm):
 @pytest.mark.parametrize("norm", ["torch", *NORMS])
 def test_a_reading_against_plain_numbers(norm):
     model = layer(norm)
+    model.requires_grad_(False)
     x = 3 * torch.randn(B, N, E)
     with AttentionProbe(model) as probe:
         model(x, x, x)

@@ -278,7 +278,7 @@ def panel(curves: Sequence[Curve], scale: Scale, order: Mapping[str, int], ancho
     parts = []
     for value, label in zip(values, _scale_labels(values, scale), strict=True):
         parts.append(
-            Markup('<line class="grid" x1="{}" x2="{}" y1="{2}" y2="{2}"/>').format(
+            Markup('<line class="grid" x1="{0}" x2="{1}" y1="{2}" y2="{2}"/>').format(
                 _LEFT, _WIDTH - _RIGHT, f"{y(value):.1f}"
             )
         )
@@ -295,7 +295,7 @@ def panel(curves: Sequence[Curve], scale: Scale, order: Mapping[str, int], ancho
             )
         )
     parts.append(
-        Markup('<line class="axis" x1="{}" x2="{}" y1="{2}" y2="{2}"/>').format(_LEFT, _WIDTH - _RIGHT, _TOP + height)
+        Markup('<line class="axis" x1="{0}" x2="{1}" y1="{2}" y2="{2}"/>').format(_LEFT, _WIDTH - _RIGHT, _TOP + height)
     )
     for curve in curves:
         upper = [(x(s), y(v)) for s, v in zip(curve.step, curve.high, strict=True)]

@@ -115,7 +115,19 @@ def attention_weights(
     eps: float = 1e-6,
     enable_gqa: bool = False,
 ) -> Float[Tensor, "*batch n s"]:
-    """Return A of `quest_attention`, written out; arguments as there. Costs an n x s tensor."""
+    """Return A of `quest_attention`, written out, which costs an n x s tensor.
+
+    Args:
+        q: as in `quest_attention`.
+        k: as there.
+        attn_mask: as there; True keeps. A row that may attend to nothing gives zeros.
+        is_causal: as there.
+        norm: as there.
+        q_gain: as there.
+        k_gain: as there.
+        eps: as there.
+        enable_gqa: as there; the weights have the heads of q.
+    """
     _check(q, k, k, attn_mask, is_causal, norm, q_gain, k_gain, enable_gqa)
     logits = attention_logits(q, k, norm, q_gain, k_gain, eps)
     if is_causal:
@@ -135,7 +147,16 @@ def attention_logits(
     k_gain: Float[Tensor, "..."] | None = None,
     eps: float = 1e-6,
 ) -> Float[Tensor, "*batch n s"]:
-    """Return what goes into the softmax of (2), before masks; arguments as in `quest_attention`."""
+    """Return what goes into the softmax of (2), before masks.
+
+    Args:
+        q: as in `quest_attention`.
+        k: as there; its heads are shared where q has a multiple of them.
+        norm: as there.
+        q_gain: as there.
+        k_gain: as there.
+        eps: as there.
+    """
     q, k, scale = prepare(q, k, norm, q_gain, k_gain, eps)
     if q.ndim > 2 and k.ndim > 2 and 1 < k.shape[-3] < q.shape[-3]:  # grouped queries
         k = k.repeat_interleave(q.shape[-3] // k.shape[-3], dim=-3)

@@ -55,6 +55,10 @@ def convert_attention(
         if norm != "quest" or calibration is None:
             given = f"norm={norm!r} and calibration={'None' if calibration is None else 'given'}"
             raise ValueError(f"rescale_queries=True with {given}; allowed is norm='quest' with calibration inputs")
+        if any(getattr(m, "norm", "none") != "none" for m in layers) or (
+            hugging_face and model.config._attn_implementation == "quest"
+        ):
+            raise ValueError(f"rescale_queries=True with converted {type(model).__name__}; allowed is plain attention")
         _rescale(model, calibration)
     elif looks_trained(model):
         warnings.warn(

@@ -183,7 +183,7 @@ class RetrievalModel(nn.Module):
         return flat.view(self.runs, b, n, 3, self.heads, -1).permute(3, 0, 1, 4, 2, 5).unbind(0)
 
     def forward(self, tokens: Float[Tensor, "b n f"]) -> Float[Tensor, "r b c"]:
-        """Return the class scores of each run for the same sequences."""
+        """Return the class scores that each run gives to the same `tokens`."""
         z = self.attention(*self.project(tokens))  # (r, b, h, n, d)
         return torch.baddbmm(self.out_bias, z.mean(dim=-2).flatten(2), self.out)
 

@@ -58,7 +58,7 @@ class ViT(nn.Module):
                 block.attention.follow(before.attention)
 
     def forward(self, images: Float[Tensor, "b c h w"]) -> Float[Tensor, "b classes"]:
-        """Return class scores."""
+        """Return the class scores of `images`."""
         p = self.patch_size
         patches = images.unfold(2, p, p).unfold(3, p, p)  # (b, c, rows, columns, p, p)
         tokens = self.patch(patches.permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2))
