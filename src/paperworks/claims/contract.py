@@ -137,41 +137,28 @@ def _check_errata(subject: _Subject) -> None:
 
 # --- public names --------------------------------------------------------------------------------------------------
 
+# Runs in a process of its own, in which packages outside ``allowed`` (or inside ``blocked``) are not to be had.
 _RESOLVE = """
 import importlib, importlib.metadata, json, sys
+allowed, blocked = set({allowed!r}), set({blocked!r})
+owners = importlib.metadata.packages_distributions()
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        found = {{o.lower().replace("_", "-").replace(".", "-") for o in owners.get(top, [])}}
+        if found & blocked or (allowed and found and not found & allowed):
+            raise ModuleNotFoundError(f"No module named {{top!r}}", name=top)
+sys.meta_path.insert(0, Refuse())
 room = importlib.import_module({module!r})
 heavy = ("torch", "transformers", "sklearn", "scipy", "pandas", "numpy", "pydantic")
 early = [m for m in heavy if m in sys.modules]
-names = {{}}
+broken = {{}}
 for name in getattr(room, "__all__", []):
     try:
         getattr(room, name)
     except Exception as error:
-        names[name] = f"{{type(error).__name__}}: {{error}}"
-owners = importlib.metadata.packages_distributions()
-loaded = {{o for m in sys.modules if "." not in m for o in owners.get(m, [])}}
-count = len(getattr(room, "__all__", []))
-print(json.dumps({{"early": early, "broken": names, "loaded": sorted(loaded), "count": count}}))
-"""
-
-_BLOCKED = """
-import importlib, importlib.metadata, json, sys
-owners = importlib.metadata.packages_distributions()
-blocked = set({blocked!r})
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        top = name.partition(".")[0]
-        if blocked & {{o.lower().replace("_", "-") for o in owners.get(top, [])}}:
-            raise ModuleNotFoundError(f"No module named {{top!r}}", name=top)
-sys.meta_path.insert(0, Refuse())
-room = importlib.import_module({module!r})
-lines = {{}}
-for name in room.__all__:
-    try:
-        getattr(room, name)
-    except ImportError as error:
-        lines[name] = str(error)
-print(json.dumps(lines))
+        broken[name] = f"{{type(error).__name__}}: {{error}}"
+print(json.dumps({{"early": early, "broken": broken, "count": len(getattr(room, "__all__", []))}}))
 """
 
 
@@ -185,23 +172,18 @@ def _python(code: str) -> Any:
 def check_public_names(subject: _Subject) -> None:
     """Names resolve lazily, with no more than the declared extra; without it there is one clear line."""
     module, extra = subject.room.module, subject.paper.extra
-    found = _python(_RESOLVE.format(module=module))
+    core = closure({"paperworks"})
+    wanted = extra_requirements(extra)
+    allowed = sorted(core | closure(wanted) | {module.partition(".")[0]})
+    found = _python(_RESOLVE.format(module=module, allowed=allowed, blocked=[]))
     if found["early"]:
         subject.complain(f"importing {module} already imports {', '.join(found['early'])}: work at import time")
     if not found["count"]:
         subject.report.notes.append(f"{module} has no public names in __all__")
     for name, problem in found["broken"].items():
-        subject.complain(f"{module}.{name} does not resolve: {problem}")
-    if extra == "core":
-        return
-    allowed = closure({"paperworks"}) | closure(extra_requirements(extra))
-    foreign = sorted(
-        {d for d in map(_canonical, found["loaded"]) if d not in allowed | {"pip", "setuptools", "paperworks"}}
-    )
-    if foreign:
-        subject.complain(f"{module} loads {', '.join(foreign)}, which extra {extra!r} does not bring")
-    blocked = sorted(extra_requirements(extra) - closure({"paperworks"}))
-    for name, line in _python(_BLOCKED.format(module=module, blocked=blocked)).items():
+        subject.complain(f"{module}.{name} does not resolve with extra {extra!r} alone: {problem}")
+    without = _python(_RESOLVE.format(module=module, allowed=[], blocked=sorted(wanted - core)))
+    for name, line in without["broken"].items():
         if f"pip install 'paperworks[{extra}]'" not in line:
             subject.complain(f"without extra {extra!r}, {module}.{name} says {line!r} and not how to install it")
 

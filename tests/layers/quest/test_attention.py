@@ -250,6 +250,20 @@ def test_compiles_to_one_graph_without_breaks():
     assert graphs.graph_break_count == 0
 
 
+def test_the_fused_path_keeps_no_weights_for_the_backward_pass():
+    """Largest tensor kept: of the size of q; written out, attention keeps all n x s weights."""
+    q, k, v = (torch.randn(2, 2, 128, 8, requires_grad=True) for _ in range(3))
+
+    def largest_kept(function):
+        sizes = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: sizes.append(x.numel()) or x, lambda x: x):
+            function()
+        return max(sizes)
+
+    assert largest_kept(lambda: quest_attention(q, k, v)) == q.numel()
+    assert largest_kept(lambda: attention_weights(q, k) @ v) == 2 * 2 * 128 * 128
+
+
 def test_metric_equals_the_reference_and_carries_no_gradient():
     v, before = rand(H, N, D, grad=True), rand(H, N, D, seed=1)
     m = value_change_metric(v, before)

@@ -246,6 +246,8 @@ def test_errors_name_argument_value_and_what_is_allowed(call, words):
 
 def test_cache_refuses_keys_of_another_shape():
     cache = UnitKeyCache()
+    with pytest.raises(ValueError, match="the cache is empty"):
+        cache.keys  # noqa: B018
     cache.attend(*[torch.zeros(2, 1, 1, 4)] * 3)
     with pytest.raises(ValueError, match=r"k has shape \(3, 1, 1, 4\); allowed .* \(2, 1, 'n', 4\)"):
         cache.attend(*[torch.zeros(3, 1, 1, 4)] * 3)

@@ -30,12 +30,12 @@ class UnitKeyCache:
     @property
     def keys(self) -> Float[Tensor, "b h s d"]:
         """All stored keys, normalised."""
-        return self._keys[..., : self.length, :]
+        return self._filled(self._keys)
 
     @property
     def values(self) -> Float[Tensor, "b h s d_v"]:
         """All stored values."""
-        return self._values[..., : self.length, :]
+        return self._filled(self._values)
 
     def append(
         self,
@@ -76,19 +76,22 @@ class UnitKeyCache:
             q, self.keys, self.values, attn_mask=mask, scale=scale, enable_gqa=grouped
         )
 
+    def _filled(self, stored: Tensor | None) -> Tensor:
+        if stored is None:
+            raise ValueError("the cache is empty; allowed are caches that hold at least one token")
+        return stored[..., : self.length, :]
+
     def _store(self, k: Tensor, v: Tensor) -> None:
-        if self._keys is not None and (k.shape[:-2], k.shape[-1]) != (self._keys.shape[:-2], self._keys.shape[-1]):
-            allowed = (*self._keys.shape[:-2], "n", self._keys.shape[-1])
-            raise ValueError(f"k has shape {tuple(k.shape)}; allowed is that of the stored keys, {allowed}")
         end = self.length + k.shape[-2]
-        if self._keys is None or end > self._keys.shape[-2]:
-            room = max(2 * self.length, end, 16)
-            keys = k.new_empty(*k.shape[:-2], room, k.shape[-1])
-            values = v.new_empty(*v.shape[:-2], room, v.shape[-1])
-            if self._keys is not None:
-                keys[..., : self.length, :] = self.keys
-                values[..., : self.length, :] = self.values
-            self._keys, self._values = keys, values
-        self._keys[..., self.length : end, :] = k.detach()
-        self._values[..., self.length : end, :] = v.detach()
+        for name, x, stored in (("_keys", k, self._keys), ("_values", v, self._values)):
+            if stored is not None and (x.shape[:-2], x.shape[-1]) != (stored.shape[:-2], stored.shape[-1]):
+                allowed = (*stored.shape[:-2], "n", stored.shape[-1])
+                raise ValueError(f"{name[1]} has shape {tuple(x.shape)}; allowed is that of the stored, {allowed}")
+            if stored is None or end > stored.shape[-2]:
+                grown = x.new_empty(*x.shape[:-2], max(2 * self.length, end, 16), x.shape[-1])
+                if stored is not None:
+                    grown[..., : self.length, :] = self._filled(stored)
+                stored = grown
+                setattr(self, name, stored)
+            stored[..., self.length : end, :] = x.detach()
         self.length = end

@@ -14,6 +14,7 @@ def biased_retrieval(table: pd.DataFrame, seed: int) -> pd.DataFrame:
     if not {"masked", "present"} <= set(accuracy.columns):
         return pd.DataFrame(columns=["arm", "host", "metric", "value"])
     odds = np.log(accuracy.clip(1e-4, 1 - 1e-4) / (1 - accuracy.clip(1e-4, 1 - 1e-4)))
-    harm = {"harm": accuracy, "harm_odds": odds}
-    rows = [(x["masked"] - x["present"]).rename("value").reset_index().assign(metric=name) for name, x in harm.items()]
-    return pd.concat(rows, ignore_index=True).dropna(subset="value")
+    parts = []
+    for metric, score in (("harm", accuracy), ("harm_odds", odds)):
+        parts.append((score["masked"] - score["present"]).rename("value").reset_index().assign(metric=metric))
+    return pd.concat(parts, ignore_index=True).dropna(subset="value")

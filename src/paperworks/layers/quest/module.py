@@ -1,7 +1,7 @@
 """`QuestAttention`: `torch.nn.MultiheadAttention` with the normalisation of keys (or queries) chosen by `norm`."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -132,7 +132,7 @@ class QuestAttention(nn.MultiheadAttention):
             query, key, value = query.transpose(0, 1), key.transpose(0, 1), value.transpose(0, 1)
         q, k, v = project_heads(self, query, key, value)
         mask = merge_masks(attn_mask, key_padding_mask, is_causal, q, key.shape[1], k.shape[-2])
-        options = {"attn_mask": mask, "norm": self.norm, "eps": self.eps, **self.gains(v)}
+        options: dict[str, Any] = {"attn_mask": mask, "norm": self.norm, "eps": self.eps, **self.gains(v)}
         dropout = self.dropout if self.training else 0.0
         if need_weights:
             weights = F.dropout(attention_weights(q, k, **options), dropout)

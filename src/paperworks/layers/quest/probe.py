@@ -75,7 +75,8 @@ class AttentionProbe:
             raise ValueError(f"model={type(model).__name__} has no nn.MultiheadAttention; allowed are models that do")
         if every < 1:
             raise ValueError(f"every={every}; allowed are 1, 2, ...")
-        self.model, self.every, self.readings = model, every, []
+        self.model, self.every = model, every
+        self.readings: list[Reading] = []
         self._layers = layers
         self._handles: list[RemovableHandle] = []
         self._step = -1
