@@ -26,7 +26,7 @@ def attach(package: str, file: str) -> tuple[Callable[[str], object], Callable[[
             return load(name)
         except ModuleNotFoundError as error:
             missing = (error.name or "").partition(".")[0]
-            if missing in {"", "paperworks"}:
+            if missing in {"", "paperworks", package.partition(".")[0]}:
                 raise
             raise ImportError(_missing_extra(package, file, missing), name=error.name) from error
 

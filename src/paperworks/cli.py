@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from paperworks.claims.errors import PaperworksError, UsageError
+from paperworks.claims.errors import PaperworksError, UsageError, did_you_mean
 
 app = typer.Typer(
     name="paperworks",
@@ -39,12 +40,14 @@ def main() -> None:
     try:
         with _terminated_like_interrupted():
             code = app(standalone_mode=False)
+            sys.stdout.flush()  # a reader that is gone is found out here, not at exit
     except PaperworksError as error:
         _complain(str(error), error.exit_code)
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
     except Exception as error:
         if not hasattr(error, "format_message"):  # typer carries its own copy of click's usage errors
             raise
@@ -107,10 +110,15 @@ def show(paper: Annotated[str, typer.Argument(help="A paper.")], as_json: Json =
 
     room = catalog.find(paper)
     raw = read_toml(room.folder)
-    if as_json:
-        _print_json({"paper": room.slug, "module": room.module, **raw})
-    else:
-        print("\n".join(paper_lines(room, raw)))
+    try:
+        shown: Any = {"paper": room.slug, "module": room.module, **raw} if as_json else paper_lines(room, raw)
+        text = json.dumps(shown, indent=2, allow_nan=False) if as_json else "\n".join(shown)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        from paperworks.claims.paper import load_paper
+
+        load_paper(room.folder)  # says in one line what is wrong with the file
+        raise
+    print(text)
 
 
 @app.command()
@@ -217,6 +225,19 @@ def speed(
 
 
 @app.command()
+def report(
+    papers: Papers = None,
+    out: Annotated[Path, typer.Option("--out", help="The folder to write.")] = Path("paperworks-report"),
+    ledger: LedgerOption = None,
+) -> None:
+    """Write the papers, their verdicts and the evidence as pages that open from disk."""
+    from paperworks.claims.report import write_site
+
+    index = write_site(out, papers or None, ledger)
+    print(f"report: {index.resolve()}")
+
+
+@app.command()
 def data(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[PAPER|ASSET]...", help="What to fetch; nothing lists all.")
@@ -238,7 +259,7 @@ def data(
         elif name in known:
             wanted.append(name)
         else:
-            hint = catalog.did_you_mean(name, [*known, *rooms])
+            hint = did_you_mean(name, [*known, *rooms])
             raise UsageError(f"no paper or asset is called {name!r}{hint}; `paperworks data` lists the assets")
     if names:
         try:
@@ -332,7 +353,7 @@ def parse_arms(texts: list[str]) -> dict[str, str | None]:
     arms: dict[str, str | None] = {}
     for text in texts:
         name, given, factory = text.partition("=")
-        if not name.isidentifier() or (given and not factory):
+        if not name or (given and not (factory and name.isidentifier())):
             raise UsageError(f"--arm {text!r}: write the name of an arm, or NAME=package.module:factory")
         arms[name] = factory if given else None
     return arms

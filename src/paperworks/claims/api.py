@@ -107,8 +107,8 @@ def _judge_paper(
     def look(record: evidence.Record | None, at: str) -> dict[str, Verdict]:
         key = ("none" if record is None else record.source, at)
         if key not in judged:
-            given = None if record is None else evidence.evidence_at(paper, room.folder, record, at)
             own = seeds if record is None or record.source == "yours" else None
+            given = None if record is None else evidence.evidence_at(paper, room.folder, record, at, own)
             judged[key] = {v.claim: v for v in verdict.judge(paper, given, at, own)}
         return judged[key]
 
@@ -116,8 +116,8 @@ def _judge_paper(
     for claim in paper.claim:
         at = chosen_scale[claim.id]
         record = shipped
-        if mine is not None and (seeds is not None or evidence.has_outcomes(paper, claim, mine, at)):
-            record = mine
+        if seeds is not None or (mine is not None and evidence.has_outcomes(paper, claim, mine, at)):
+            record = mine  # seeds of one's own are never answered with the shipped ones
         found.append(look(record, at)[claim.id])
     family = [v.p for v in found if v.judged and v.p is not None]
     adjusted = iter(statistics.holm(family))

@@ -44,7 +44,7 @@ def build(artefact: Prepared, paper: str, scale: str, seed: int | None, folder: 
             if leftover.exists():
                 shutil.rmtree(leftover)
         partial.mkdir()
-        origin = (paper, artefact.name, artefact.version, "" if seed is None else seed)
+        origin = ("prepared", paper, artefact.name, artefact.version, "" if seed is None else seed)
         artefact.function(Preparation(folder=partial, config=artefact.config.get(scale), seed=seed, origin=origin))
         (partial / _DONE).write_text(json.dumps({"hash": content_hash(partial)}), encoding="utf-8")
         partial.rename(folder)

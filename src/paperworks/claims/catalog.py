@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
-import importlib.machinery
 import importlib.metadata
-from collections.abc import Iterable, Iterator
+import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paperworks.claims.errors import PaperError, UsageError
+from paperworks.claims.errors import PaperError, UsageError, did_you_mean
 
 PACKAGE = Path(__file__).resolve().parents[1]
 ENTRY_POINTS = "paperworks.papers"
@@ -46,7 +45,7 @@ def _plugins() -> Iterator[Room]:
     """Rooms that other distributions announce: an entry point ``slug = "package.room"`` in "paperworks.papers"."""
     for entry in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda e: e.name):
         top, *below = entry.value.split(".")
-        spec = importlib.machinery.PathFinder.find_spec(top)  # importlib.util.find_spec would import the parents
+        spec = importlib.util.find_spec(top)  # of the top alone: for a dotted name it would import the parents
         if spec is None or not spec.submodule_search_locations:
             raise PaperError(
                 f"entry point {entry.name!r} = {entry.value!r} in {ENTRY_POINTS}: package {top!r} is not there"
@@ -91,9 +90,3 @@ def summaries() -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """' (did you mean ...?)' when a known name is close, else nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""

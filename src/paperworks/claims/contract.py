@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import importlib.metadata
 import inspect
 import json
 import math
@@ -174,7 +175,9 @@ def check_public_names(subject: _Subject) -> None:
     module, extra = subject.room.module, subject.paper.extra
     core = closure({"paperworks"})
     wanted = extra_requirements(extra)
-    allowed = sorted(core | closure(wanted) | {module.partition(".")[0]})
+    # A paper of another distribution brings what that one requires.
+    home = importlib.metadata.packages_distributions().get(module.partition(".")[0], [])
+    allowed = sorted(core | closure(wanted) | closure(home))
     found = _python(_RESOLVE.format(module=module, allowed=allowed, blocked=[]))
     if found["early"]:
         subject.complain(f"importing {module} already imports {', '.join(found['early'])}: work at import time")
@@ -182,7 +185,8 @@ def check_public_names(subject: _Subject) -> None:
         subject.report.notes.append(f"{module} has no public names in __all__")
     for name, problem in found["broken"].items():
         subject.complain(f"{module}.{name} does not resolve with extra {extra!r} alone: {problem}")
-    without = _python(_RESOLVE.format(module=module, allowed=[], blocked=sorted(wanted - core)))
+    blocked = sorted(wanted - core)
+    without = _python(_RESOLVE.format(module=module, allowed=[], blocked=blocked)) if blocked else {"broken": {}}
     for name, line in without["broken"].items():
         if f"pip install 'paperworks[{extra}]'" not in line:
             subject.complain(f"without extra {extra!r}, {module}.{name} says {line!r} and not how to install it")
@@ -198,8 +202,6 @@ def extra_requirements(extra: str) -> set[str]:
 
 
 def _requirements(distribution: str, extra: str = "") -> set[str]:
-    import importlib.metadata
-
     from packaging.requirements import Requirement
 
     try:
@@ -293,6 +295,8 @@ def check_evidence(subject: _Subject) -> None:
         claim = paper.claims[verdict.claim]
         if "laptop" in paper.scales_of(claim) and verdict.verdict == "untested":
             subject.complain(f"status is 'verified', but claim {claim.id} has no shipped evidence")
+        if "incomplete" in verdict.flags:
+            subject.complain(f"status is 'verified', but claim {claim.id} is not judged: {verdict.reason}")
         if "statement_changed" in verdict.flags:
             subject.complain(
                 f"claim {claim.id} was changed after its evidence was run: move the version and run it again"
@@ -364,23 +368,28 @@ def _check_experiment(subject: _Subject, name: str, rows: list[Row]) -> None:
     sample = rows[0]
     again = _run(f"{subject.room.slug}.{name}", seeds=(sample.seed,), arms={sample.arm: None})
     twin = next((r for r in again if r.arm == sample.arm and r.level == sample.level), None)
-    if twin is None or not _same(twin.metrics, sample.metrics, JOINT_RTOL if experiment.joint else 0.0):
+    if twin is None or not _same(_numbers(twin), _numbers(sample), JOINT_RTOL if experiment.joint else 0.0):
         subject.complain(f"{name}: the same cell run twice gives different metrics: {_first_difference(sample, twin)}")
-    for metric in sample.metrics:
-        values = {row.metrics[metric] for row in rows}
+    for metric in (name for name, m in experiment.metric.items() if not m.derived):
+        values = {v for row in rows for v in [*row.items.get(metric, {}).values(), row.metrics.get(metric)]} - {None}
         if len(values) == 1 and len(rows) > 1:
             subject.complain(f"{name}: metric {metric!r} is {values.pop():g} in every smoke outcome")
     twins = [r for r in rows if r.arm == sample.arm and r.level == sample.level and r.seed != sample.seed]
-    if twins and all(r.metrics == sample.metrics for r in twins):
+    if twins and all(_numbers(r) == _numbers(sample) for r in twins):
         subject.complain(f"{name}: different seeds give the same metrics")
 
 
-def _first_difference(a: Row, b: Row | None) -> str:
-    if b is None:
+def _numbers(row: Row) -> dict[str, float]:
+    """All that a cell measured: its metrics, and the score of each item."""
+    items = {f"{metric} of item {item}": v for metric, scores in row.items.items() for item, v in scores.items()}
+    return {**row.metrics, **items}
+
+
+def _first_difference(first: Row, second: Row | None) -> str:
+    if second is None:
         return "the second run has no such cell"
-    return next(
-        (f"{m} = {a.metrics[m]!r} and {b.metrics.get(m)!r}" for m in a.metrics if a.metrics[m] != b.metrics.get(m)), ""
-    )
+    a, b = _numbers(first), _numbers(second)
+    return next((f"{m} = {a.get(m)!r} and {b.get(m)!r}" for m in {**a, **b} if a.get(m) != b.get(m)), "")
 
 
 def _same(a: Mapping[str, float], b: Mapping[str, float], rtol: float) -> bool:
@@ -391,6 +400,8 @@ def _check_statements(subject: _Subject, rows: list[Row]) -> None:
     """Every metric that a claim reads is there, derived ones too, and its two arms differ in something."""
     room, paper = subject.room, subject.paper
     table = evidence.long_table(paper, room.folder, rows)
+    for row in {row.experiment: row for row in rows}.values():  # after Ctrl-C a table may hold a single cell
+        evidence.long_table(paper, room.folder, [row])
     for claim in _testable(paper):
         for statement in claim.statements():
             found = table[(table["experiment"] == statement.experiment) & (table["metric"] == statement.metric)]
@@ -402,7 +413,7 @@ def _check_statements(subject: _Subject, rows: list[Row]) -> None:
         if claim.against is not None:
             mine, other = (
                 {
-                    (r.seed, json.dumps(r.level)): r.metrics
+                    (r.seed, json.dumps(r.level)): _numbers(r)
                     for r in rows
                     if r.experiment == claim.experiment and r.arm == arm
                 }
@@ -413,7 +424,10 @@ def _check_statements(subject: _Subject, rows: list[Row]) -> None:
 
 
 def _check_placebo(subject: _Subject, rows: list[Row]) -> None:
-    """With the baseline's factory in the method's place the two arms must agree: the factory is all that differs."""
+    """Under its own name, but with the baseline's factory, the method's arm must agree with the baseline.
+
+    Then the factory is all that differs between the two, and the study never looks at an arm's name.
+    """
     done = set()
     for claim in _testable(subject.paper):
         if claim.against is None or (claim.experiment, *claim.arms) in done:
@@ -421,21 +435,19 @@ def _check_placebo(subject: _Subject, rows: list[Row]) -> None:
         done.add((claim.experiment, *claim.arms))
         arm, against = claim.arms
         seed = min(row.seed for row in rows if row.experiment == claim.experiment)
-        fake = _run(
-            f"{subject.room.slug}.{claim.experiment}", seeds=(seed,), arms={arm: None, "placebo": f"={against}"}
-        )
+        fake = _run(f"{subject.room.slug}.{claim.experiment}", seeds=(seed,), arms={arm: None}, placebo={arm: against})
         baseline = {
             json.dumps(r.level): r
             for r in rows
             if r.experiment == claim.experiment and r.arm == against and r.seed == seed
         }
         for row in fake:
-            if row.arm == "placebo" and json.dumps(row.level) in baseline:
+            if json.dumps(row.level) in baseline:
                 other = baseline[json.dumps(row.level)]
-                if row.status != "ok" or not _same(row.metrics, other.metrics, JOINT_RTOL):
+                if row.status != "ok" or not _same(_numbers(row), _numbers(other), JOINT_RTOL):
+                    how = _first_difference(other, row) if row.status == "ok" else last_line(row.error)
                     subject.complain(
-                        f"claim {claim.id}, placebo: {arm!r} given the factory of {against!r} still differs: "
-                        f"{_first_difference(other, row)}"
+                        f"claim {claim.id}, placebo: {arm!r} given the factory of {against!r} still differs: {how}"
                     )
                     break
 

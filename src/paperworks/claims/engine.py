@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from paperworks.claims import artefacts, catalog, fingerprint
-from paperworks.claims.errors import PaperError, UsageError, last_line
+from paperworks.claims.errors import PaperError, UsageError, did_you_mean, last_line
 from paperworks.claims.executors import Event, Executor, local
 from paperworks.claims.ledger import Ledger, Row, RunInfo
 from paperworks.claims.paper import SCALES, Claim, Experiment, LevelValue, Paper, Statement, grid, load_paper
@@ -32,6 +33,7 @@ class Request:
         arms: Arms to run instead of all (name to None), and own ones ("name" to "pkg:factory" or a factory).
         settings: Configuration fields to change ("field" or "experiment.field" to a value).
         again: Run also what the ledger has.
+        placebo: Arms given another arm's factory under their own names, for the contract's check.
     """
 
     targets: tuple[str, ...]
@@ -40,6 +42,13 @@ class Request:
     arms: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     again: bool = False
+    placebo: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The arms whose factory is not the study's: a factory, "pkg:factory", or "=arm" for another arm's."""
+        given = {arm: factory for arm, factory in self.arms.items() if factory is not None}
+        return given | {arm: f"={other}" for arm, other in self.placebo.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +120,7 @@ def resolve(target: str) -> tuple[catalog.Room, Paper, list[str], Claim | None]:
         return room, paper, [part], None
     known = [*paper.claims, *paper.experiment]
     raise UsageError(
-        f"{slug} has no claim or experiment {part!r}{catalog.did_you_mean(part, known)}; it has {', '.join(known)}"
+        f"{slug} has no claim or experiment {part!r}{did_you_mean(part, known)}; it has {', '.join(known)}"
     )
 
 
@@ -173,13 +182,6 @@ def _runnable_hint(paper: Paper, claim: Claim) -> str:
 def _with_arms(cells: Sequence[Cell], request: Request, experiment: Experiment, name: str) -> list[Cell]:
     """The cells of the arms asked for, own ones included."""
     named = [arm for arm, factory in request.arms.items() if factory is None]
-    for arm in named:
-        if arm not in experiment.arms:
-            hint = catalog.did_you_mean(arm, experiment.arms)
-            raise UsageError(
-                f"--arm {arm!r} is not an arm of {name}{hint}; it has {', '.join(experiment.arms)}; "
-                "own ones are given as NAME=package.module:factory"
-            )
     for arm, factory in request.arms.items():
         if factory is not None and arm in experiment.arms:
             raise UsageError(
@@ -189,6 +191,23 @@ def _with_arms(cells: Sequence[Cell], request: Request, experiment: Experiment, 
     own = [arm for arm, factory in request.arms.items() if factory is not None]
     kept += dict.fromkeys(dataclasses.replace(cell, arm=arm) for arm in own for cell in cells)
     return sorted(kept, key=lambda cell: cell.seed)
+
+
+def _check_arms(request: Request, paper: Paper, cells: Mapping[str, Sequence[Cell]]) -> None:
+    """Raise UsageError for an arm that none of the experiments has, or that nothing asked for would run."""
+    known = list(dict.fromkeys(arm for name in cells for arm in paper.experiment[name].arms))
+    run = list(dict.fromkeys(cell.arm for found in cells.values() for cell in found))
+    for arm in (arm for arm, factory in request.arms.items() if factory is None):
+        if arm not in known:
+            raise UsageError(
+                f"--arm {arm!r} is not an arm of {', '.join(cells)}{did_you_mean(arm, known)}; known: "
+                f"{', '.join(known)}; own ones are given as NAME=package.module:factory"
+            )
+        if arm not in run:
+            raise UsageError(f"--arm {arm!r}: what is asked for runs only {', '.join(run)} at scale {request.scale!r}")
+    for arm, factory in request.own.items():
+        if isinstance(factory, str) and factory.startswith("=") and factory[1:] not in known:
+            raise UsageError(f"--arm {arm}={factory}: {factory[1:]!r} is not one of {', '.join(known)}")
 
 
 # --- configurations ------------------------------------------------------------------------------------------------
@@ -202,23 +221,28 @@ def configured(
     result = {}
     for name, study in studies.items():
         base = study.config[scale]
-        changes = {}
+        changes: dict[str, Any] = {}
         for key, value in settings.items():
             owner, _, field = key.rpartition(".")
             if owner in ("", name) and field in type(base).model_fields:
                 changes[field] = value
                 taken.add(key)
         try:
-            result[name] = type(base).model_validate({**base.model_dump(), **changes}), changes
+            config = type(base).model_validate({**base.model_dump(), **changes})
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             field = ".".join(map(str, first["loc"]))
             raise UsageError(f"--set {field}={first.get('input')!r}: {first['msg']}") from None
+        # A setting that changes nothing must not keep the study's own outcomes from being judged.
+        result[name] = (
+            config,
+            {field: v for field, v in changes.items() if getattr(config, field) != getattr(base, field)},
+        )
     for key in settings:
         if key not in taken:
             known = sorted({f for s in studies.values() for f in type(s.config[scale]).model_fields})
             raise UsageError(
-                f"--set {key!r} is not a setting of {', '.join(studies)}{catalog.did_you_mean(key, known)}; "
+                f"--set {key!r} is not a setting of {', '.join(studies)}{did_you_mean(key, known)}; "
                 f"known: {', '.join(known)}"
             )
     return result
@@ -234,6 +258,19 @@ def check_study(experiment: Experiment, study: Study, where: str) -> None:
     extra = sorted(set(study.arms) - set(experiment.arms))
     if extra:
         raise PaperError(f"{where}: {named} has arm {extra[0]!r}, which paper.toml does not name")
+    if study.tuning is None:
+        return
+    measured = [name for name, metric in experiment.metric.items() if not metric.derived]
+    if study.tuning.metric not in measured:
+        raise PaperError(
+            f"{where}: @tune of {study.name!r} by {study.tuning.metric!r}, not one of {', '.join(measured)}"
+        )
+    judged = max(scale.seeds for scale in experiment.scale.values())
+    shared = sorted(seed for seed in study.tuning.seeds if seed < judged)
+    if shared:
+        raise PaperError(
+            f"{where}: @tune of {study.name!r} chooses on seed {shared[0]}, which is judged; take seeds from 100 on"
+        )
 
 
 def _key(*parts: Any) -> str:
@@ -253,12 +290,13 @@ class _Context:
     studies: dict[str, Study]
     configs: dict[str, tuple[ExperimentConfig, dict[str, Any]]]
     artefact_folders: dict[str, dict[str, str]]
+    own_code: dict[str, str]  # of an own arm's module: an edited method is run again
     info: RunInfo
 
     def work(self, experiment: str, cell: Cell) -> Work:
         config, changed = self.configs[experiment]
         custom: dict[str, Any] = {"set": changed} if changed else {}
-        factory = self.request.arms.get(cell.arm)
+        factory = self.request.own.get(cell.arm)
         if factory is not None:
             custom["arm"] = (
                 factory
@@ -276,10 +314,18 @@ class _Context:
             self.request.scale,
             cell.to_dict(),
             config.model_dump(mode="json"),
-            custom.get("arm"),
+            [custom["arm"], self.own_code.get(cell.arm)] if "arm" in custom else None,
             {name: (folder or "").rpartition("/")[2] for name, folder in prepared.items()},
         )
         return Work(experiment, cell, config, custom, key)
+
+    def info_with_artefacts(self) -> RunInfo:
+        """The run's line with the content hash of every prepared artefact, once they are built."""
+        hashes = {
+            name: {seed: artefacts.recorded_hash(Path(folder)) for seed, folder in folders.items()}
+            for name, folders in self.artefact_folders.items()
+        }
+        return dataclasses.replace(self.info, environment={**self.info.environment, "prepared": hashes})
 
     def task(self, number: int, group: Sequence[Work]) -> Task:
         first = group[0]
@@ -293,7 +339,7 @@ class _Context:
             scale=self.request.scale,
             cells=tuple(work.cell for work in group),
             config=first.config.model_dump_json(),
-            arms={name: factory for name, factory in self.request.arms.items() if factory is not None},
+            arms=self.request.own,
             metrics=tuple(name for name, metric in experiment.metric.items() if not metric.derived),
             curves=tuple(experiment.curve),
             timeout=experiment.timeout * len(group),
@@ -331,10 +377,11 @@ def run(
     listener = listener or Silent()
     report = Report()
     for room, paper, cells in _merged(request):
+        _check_arms(request, paper, cells)
         context = _context(request, room, paper, cells, executor, jobs or 0, backend, command)
         planned = {name: _with_arms(found, request, paper.experiment[name], name) for name, found in cells.items()}
-        ledger.start_run(context.info)
-        _prepare(context, planned, executor, listener)
+        _prepare(context, executor, listener)
+        ledger.start_run(context.info_with_artefacts())
         tuned = _tune(context, planned, ledger, executor, listener, report)
         _execute(context, "trial", tuned, ledger, executor, listener, report)
     report.seconds = time.perf_counter() - started
@@ -363,9 +410,11 @@ def _context(
     command: str,
 ) -> _Context:
     module = f"{room.module}.study"
-    for factory in request.arms.values():
-        if isinstance(factory, str) and not factory.startswith("="):
-            import_factory(factory)
+    own_code = {
+        arm: _code_of(factory)
+        for arm, factory in request.own.items()
+        if not (isinstance(factory, str) and factory.startswith("="))
+    }
     load_study(module)
     studies = {name: find_study(module, name) for name in cells}
     for name, study in studies.items():
@@ -374,7 +423,8 @@ def _context(
     for name, study in studies.items():
         for wanted in study.prepared:
             builder = find_prepared(module, wanted)
-            seeds = [None] if builder.scope == "once" else sorted({cell.seed for cell in cells[name]})
+            used = {cell.seed for cell in cells[name]} | set(study.tuning.seeds if study.tuning else ())
+            seeds = [None] if builder.scope == "once" else sorted(used)
             paths = {
                 ("" if s is None else str(s)): artefacts.folder_of(builder, room.slug, request.scale, s) for s in seeds
             }
@@ -387,10 +437,20 @@ def _context(
         statements={claim.id: claim.hash for claim in paper.claim},
         code=fingerprint.code_hash(room.folder),
     )
-    return _Context(room, paper, request, studies, configured(studies, request.scale, request.settings), folders, info)
+    configs = configured(studies, request.scale, request.settings)
+    return _Context(room, paper, request, studies, configs, folders, own_code, info)
 
 
-def _prepare(context: _Context, planned: Mapping[str, Sequence[Cell]], executor: Executor, listener: Listener) -> None:
+def _code_of(factory: Any) -> str:
+    """Fingerprint of the files in which an own arm's factory is named and defined."""
+    imported = import_factory(factory) if isinstance(factory, str) else factory
+    named = factory.partition(":")[0] if isinstance(factory, str) else ""
+    modules = [named, *(getattr(part, "__module__", "") for part in (imported, getattr(imported, "func", None)))]
+    files = [getattr(sys.modules.get(name or ""), "__file__", None) for name in modules]
+    return "-".join(dict.fromkeys(fingerprint.file_hash(file) for file in files))
+
+
+def _prepare(context: _Context, executor: Executor, listener: Listener) -> None:
     """Build the artefacts that are not there yet, before any trial and at nobody's cost but their own."""
     tasks: list[Task] = []
     for name, folders in context.artefact_folders.items():
@@ -445,8 +505,8 @@ def _tune(
         _execute(context, "tune", {name: candidates}, ledger, executor, listener, report)
         scores = {
             row.key: row.metrics[tuning.metric]
-            for row in ledger.rows(context.paper.slug, context.request.scale)
-            if row.status == "ok"
+            for row in ledger.rows(context.paper.slug, context.request.scale, drawings=False)
+            if row.status == "ok" and row.kind == "tune" and row.experiment == name
         }
         sign = 1 if tuning.better == "higher" else -1
         best: dict[Cell, Mapping[str, LevelValue]] = {}

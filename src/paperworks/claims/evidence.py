@@ -10,8 +10,10 @@ import collections
 import dataclasses
 import importlib.util
 import json
+import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from paperworks.claims import fingerprint
 from paperworks.claims.errors import PaperError, last_line
 from paperworks.claims.ledger import Ledger, Row, RunInfo
 from paperworks.claims.paper import Claim, Experiment, Paper
-from paperworks.claims.verdict import Evidence
+from paperworks.claims.verdict import Evidence, needed_cells
 
 EVIDENCE_LIMIT = 300_000  # bytes a paper
 CURVE_POINTS = 64
@@ -53,22 +55,83 @@ def shipped(folder: Path) -> Record:
     runs: dict[str, RunInfo] = {}
     curves: list[Mapping[str, Any]] = []
     problems = []
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    lines = path.read_bytes().splitlines() if path.is_file() else []
     for number, line in enumerate(lines, 1):
         try:
-            content = json.loads(line)
+            content = json.loads(line, parse_constant=_no_constant)
             kind = content.pop("line")
             if kind == "run":
-                runs[content["id"]] = RunInfo(**content)
+                run = RunInfo(**content)
+                _sound(run, _RUN)
+                runs[run.id] = run
             elif kind == "outcome":
-                rows.append(Row(paper=folder.name, key="", **content))
+                row = Row(paper=folder.name, key="", **content)
+                _sound(row, _OUTCOME)
+                if row.run not in runs:
+                    raise ValueError(f"no line above describes run {row.run!r}")
+                rows.append(row)
             elif kind == "curve":
+                if len({len(content[name]) for name in ("step", "mean", "low", "high")}) > 1:
+                    raise ValueError("step, mean, low and high differ in length")
                 curves.append(content)
             else:
                 raise ValueError(f"unknown line {kind!r}")
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             problems.append(f"{path.name}, line {number}: {type(error).__name__}: {error}")
     return Record("shipped", rows, runs, problems, curves)
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no finite number")
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _table(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, dict) and all(map(check, value.values()))
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _scalar(value: Any) -> bool:
+    return isinstance(value, str | bool) or _number(value)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_RUN: Mapping[str, Callable[[Any], bool]] = {
+    "id": _text,
+    "code": _text,
+    "statements": _table(_text),
+    "environment": _table(lambda _: True),
+}
+_OUTCOME: Mapping[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("experiment", "scale", "arm", "run", "error"), _text),
+    **dict.fromkeys(("version", "seed"), _whole),
+    **dict.fromkeys(("level", "knobs"), _table(_scalar)),
+    **dict.fromkeys(("seconds", "memory"), _number),
+    "kind": lambda value: value in ("trial", "tune"),
+    "status": lambda value: value in ("ok", "failed", "timeout"),
+    "metrics": _table(_number),
+    "items": _table(_table(_number)),
+    "figures": _table(_text),
+    "custom": lambda value: value == {},
+    "curves": lambda value: value == {},
+}
+
+
+def _sound(line: Any, checks: Mapping[str, Callable[[Any], bool]]) -> None:
+    """Raise ValueError for a value that cannot stand in a line of its kind."""
+    for name, check in checks.items():
+        value = getattr(line, name)
+        if not check(value):
+            raise ValueError(f"{name} = {str(value)[:80]!r} is not sound")
 
 
 def recorded(ledger: Ledger, paper: str, scale: str | None = None, *, drawings: bool = False) -> Record:
@@ -144,18 +207,36 @@ def _derived(experiment: Experiment, name: str, folder: Path, table: pd.DataFram
     declared = {metric for metric, m in experiment.metric.items() if m.derived}
     if not declared:
         return None
+    where = f"{folder / 'derive.py'}: {name}"
     function = _derive_function(folder, name)
     given = table.drop(columns=["experiment", "version", "scale"])
     parts = []
     for seed, rows in given.groupby("seed", sort=True):
-        made = function(rows, int(str(seed)))
-        unknown = sorted(set(made["metric"]) - declared) if len(made) else []
-        if unknown:
+        try:
+            made = function(rows.copy(), int(str(seed)))
+        except Exception as error:
+            line = traceback.extract_tb(error.__traceback__)[-1].lineno
             raise PaperError(
-                f"{folder / 'derive.py'}: {name} returned metric {unknown[0]!r}, which paper.toml does not declare"
-            )
-        parts.append(made.assign(seed=seed))
+                f"{where} failed for seed {seed} with {type(error).__name__}: {error} (line {line}); for inputs that "
+                "are missing it should return no row"
+            ) from error
+        if not isinstance(made, pd.DataFrame) or (len(made) and not {"arm", "metric", "value"} <= set(made.columns)):
+            raise PaperError(f"{where} must return a table with columns arm, metric, value and its level axes")
+        if len(made):
+            parts.append(made.assign(seed=seed))
+    if not parts:
+        return None
     made = pd.concat(parts, ignore_index=True).assign(experiment=name, item=None)
+    unknown = sorted(set(made["metric"]) - declared, key=str)
+    if unknown:
+        raise PaperError(f"{where} returned metric {unknown[0]!r}, which paper.toml does not declare")
+    for metric in declared:
+        axes = ["arm", *experiment.axes_of(metric), "seed"]
+        own = made[made["metric"] == metric]
+        if len(own) and not set(axes) <= set(own.columns):
+            raise PaperError(f"{where} returned {metric!r} without column {sorted(set(axes) - set(own.columns))[0]!r}")
+        if len(own) and own.duplicated(axes).any():
+            raise PaperError(f"{where} returned {metric!r} of one cell more than once")
     made = made[np.isfinite(made["value"].astype(float))]
     return made.assign(version=experiment.version, scale=table["scale"].iloc[0])
 
@@ -166,20 +247,35 @@ def _derive_function(folder: Path, name: str) -> Callable[[pd.DataFrame, int], p
     if spec is None or spec.loader is None or not path.is_file():
         raise PaperError(f"{path} is missing, but paper.toml declares derived metrics of {name!r}")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise PaperError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
     if not hasattr(module, name):
         raise PaperError(f"{path} has no function {name!r}, but paper.toml declares derived metrics of that experiment")
     return getattr(module, name)  # type: ignore[no-any-return]
 
 
-def evidence_at(paper: Paper, folder: Path, record: Record, scale: str) -> Evidence:
-    """What the verdicts at one scale are computed from."""
+def evidence_at(
+    paper: Paper, folder: Path, record: Record, scale: str, seeds: Collection[int] | None = None
+) -> Evidence:
+    """What the verdicts at one scale are computed from.
+
+    Args:
+        paper: The paper.
+        folder: Its room.
+        record: Where the outcomes come from.
+        scale: The scale.
+        seeds: The seeds that will be judged, when they are not the declared ones.
+    """
     rows = current(paper, record, scale)
-    used = {row.run for row in rows}
-    hashes: dict[str, set[str]] = collections.defaultdict(set)
-    for run in used & set(record.runs):
-        for claim, value in record.runs[run].statements.items():
-            hashes[claim].add(value)
+    hashes = {}
+    used: set[str] = set()
+    for claim in paper.claim:
+        runs = {row.run for row in filter(_reads(paper, claim, scale, seeds), rows) if row.run in record.runs}
+        used |= runs
+        # A run that knew nothing of the claim was made before it was stated.
+        hashes[claim.id] = frozenset(record.runs[run].statements.get(claim.id, "") for run in runs)
     seconds: dict[str, list[float]] = collections.defaultdict(list)
     for row in rows:
         if row.status == "ok":
@@ -200,21 +296,36 @@ def evidence_at(paper: Paper, folder: Path, record: Record, scale: str) -> Evide
     return Evidence(
         table=long_table(paper, folder, rows),
         source=record.source,
-        statement_hashes={claim: frozenset(values) for claim, values in hashes.items()},
+        statement_hashes={claim: values for claim, values in hashes.items() if values},
         failed=pd.DataFrame(failed) if failed else None,
         seconds={name: float(np.mean(values)) for name, values in seconds.items()},
         custom=frozenset(row.arm for row in rows if row.custom),
-        code_changed=any(record.runs[run].code != code for run in used & set(record.runs)),
+        code_changed=any(record.runs[run].code != code for run in used),
     )
 
 
 def has_outcomes(paper: Paper, claim: Claim, record: Record, scale: str) -> bool:
     """Whether any cell that the claim reads was tried on a declared seed."""
-    experiments = {s.experiment for s in claim.statements()}
-    return any(
-        row.experiment in experiments and row.seed < paper.experiment[row.experiment].at(scale).seeds
-        for row in current(paper, record, scale)
-    )
+    return any(map(_reads(paper, claim, scale, None), current(paper, record, scale)))
+
+
+def _reads(paper: Paper, claim: Claim, scale: str, seeds: Collection[int] | None) -> Callable[[Row], bool]:
+    """Whether a claim's verdict at a scale reads a row: one of its cells, at one of the seeds that are judged."""
+    if not paper.runnable(claim, scale):
+        return lambda row: False
+    cells = needed_cells(paper, claim, scale)
+    judged = {name: range(paper.experiment[name].at(scale).seeds) if seeds is None else seeds for name in cells}
+    axes = {name: tuple(paper.experiment[name].level) for name in cells}
+
+    def reads(row: Row) -> bool:
+        name = row.experiment
+        return (
+            name in cells
+            and row.seed in judged[name]
+            and (row.arm, tuple(row.level.get(axis) for axis in axes[name])) in cells[name]
+        )
+
+    return reads
 
 
 # --- export --------------------------------------------------------------------------------------------------------
@@ -231,16 +342,19 @@ def export(
     Raises:
         PaperError: When there is nothing to export, or the file would be larger than 300 KB.
     """
-    rows = [
-        row
-        for scale in scales
-        for row in record.rows
-        if row.scale == scale
-        and row.experiment in paper.experiment
-        and row.version == paper.experiment[row.experiment].version
-        and not row.custom
-        and (row.kind == "tune" or row.seed < paper.experiment[row.experiment].at(scale).seeds)
-    ]
+    rows: list[Row] = []
+    for scale in scales:
+        run_at = {name: e for name, e in paper.experiment.items() if scale in e.scale}
+        trials = [r for r in current(paper, record, scale) if r.experiment in run_at and not r.custom]
+        rows += [r for r in trials if r.seed < run_at[r.experiment].at(scale).seeds]
+        rows += [
+            r
+            for r in record.rows
+            if (r.kind, r.scale) == ("tune", scale)
+            and r.experiment in run_at
+            and r.version == run_at[r.experiment].version
+            and not r.custom
+        ]
     if not rows:
         raise PaperError(f"the ledger has no outcomes of {paper.slug} at scale {' or '.join(scales)} to export")
     names = {run: f"r{i}" for i, run in enumerate(dict.fromkeys(row.run for row in rows), 1)}
@@ -250,7 +364,7 @@ def export(
         line["paper"] = paper.slug
     lines += [_outcome_line(row, names[row.run]) for row in rows]
     lines += _curve_lines(rows)
-    text = "".join(json.dumps(line, separators=(",", ":"), sort_keys=False) + "\n" for line in lines)
+    text = "".join(json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n" for line in lines)
     if len(text.encode()) > EVIDENCE_LIMIT:
         raise PaperError(
             f"evidence of {paper.slug} would be {len(text.encode()) / 1000:.0f} KB; "
@@ -258,8 +372,11 @@ def export(
         )
     path = folder / "evidence.jsonl"
     partial = path.with_name("evidence.jsonl.partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
+    try:
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, path)
+    except OSError as error:
+        raise PaperError(f"cannot write {path}: {error.strerror or error}") from None
     return path, len(rows)
 
 

@@ -26,9 +26,22 @@ def code_hash(folder: Path) -> str:
     for path in sorted(folder.rglob("*.py")):
         if path.name not in _NOT_METHOD and "__pycache__" not in path.parts:
             digest.update(path.relative_to(folder).as_posix().encode())
-            for token in _tokens(ast.parse(path.read_text(encoding="utf-8"))):
-                digest.update(token.encode() + b"\0")
+            source = path.read_bytes()
+            try:
+                tokens = list(_tokens(ast.parse(source)))
+            except (SyntaxError, ValueError):  # outcomes can be judged all the same
+                digest.update(source)
+            else:
+                digest.update("\0".join(tokens).encode("utf-8", "backslashreplace"))
     return digest.hexdigest()[:16]
+
+
+def file_hash(path: str | None) -> str:
+    """Fingerprint of one file's bytes; empty when there is no such file."""
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16] if path else ""
+    except OSError:
+        return ""
 
 
 def _tokens(node: ast.AST) -> Iterator[str]:
@@ -43,6 +56,7 @@ def _tokens(node: ast.AST) -> Iterator[str]:
                 yield from _tokens(child)
             elif child is not None and field not in {"type_comment", "kind"}:
                 yield f"{field}={child!r}"
+    yield "end"  # without it a statement that moves out of a block would change nothing
 
 
 def _is_docstring(parent: ast.AST, first: ast.AST) -> bool:

@@ -19,6 +19,7 @@ from paperworks.claims.errors import LedgerError
 
 DEFAULT_PATH = Path("paperworks-runs") / "ledger.db"
 FORMAT = 1
+_PATIENCE = 60  # seconds to wait for another process that writes
 OutcomeStatus = Literal["ok", "failed", "timeout"]
 
 _SCHEMA = """
@@ -110,10 +111,10 @@ class Ledger:
         self.path = Path(path)
         with _one_line(self.path, "open"):
             if readonly:
-                self._db = sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True, timeout=30)
+                self._db = _connect_to_read(self.path)
             else:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+                self._db = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
         try:
             with _one_line(self.path, "open"):
                 self._prepare(readonly)
@@ -128,14 +129,34 @@ class Ledger:
                 f"ledger {self.path} has format {found}, this version reads up to {FORMAT}: upgrade paperworks "
                 "or name another file with --ledger"
             )
+        tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master")}
+        if tables and "outcome" not in tables:
+            raise LedgerError(f"{self.path} is a database of another program; name another file with --ledger")
         if readonly:
+            if not tables:  # a run was killed before it had written anything
+                self._db.close()
+                self._db = sqlite3.connect(":memory:")
+                self._db.executescript(_SCHEMA)
             return
-        self._db.execute("PRAGMA journal_mode=WAL")
+        self._set_journal()
         self._db.execute("PRAGMA synchronous=FULL")
         with self._transaction():
             for statement in _SCHEMA.split(";"):
                 self._db.execute(statement)
             self._db.execute(f"PRAGMA user_version={FORMAT}")
+
+    def _set_journal(self) -> None:
+        """Switch to WAL; SQLite does not wait by itself when another process is just doing the same."""
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode=WAL")
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > end:
+                    raise
+                time.sleep(0.02)
+            else:
+                return
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -235,6 +256,30 @@ class Ledger:
                 r[7]: RunInfo(r[0], r[1], r[2], json.loads(r[3]), json.loads(r[4]), r[5], r[6], r[7])
                 for r in self._db.execute(query, [paper])
             }
+
+
+def _connect_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that writes nothing and leaves nothing beside the file.
+
+    Opened as "mode=ro", a database in WAL mode would keep its two helper files for ever; they go when a connection that
+    could write is closed. Where that cannot be opened, a place of which one may only read, the others follow.
+    """
+    if not path.exists():
+        raise LedgerError(f"there is no ledger {path}; `paperworks run` makes one")
+    modes = ["mode=rw", "mode=ro", *([] if Path(f"{path}-wal").exists() else ["immutable=1"])]
+    for mode in modes:
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=30)
+        try:
+            connection.execute("PRAGMA query_only=ON")
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except sqlite3.DatabaseError as error:
+            connection.close()
+            refused = isinstance(error, sqlite3.OperationalError) and "locked" not in str(error)
+            if mode == modes[-1] or not refused:
+                raise
+        else:
+            return connection
+    raise AssertionError
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import typing
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from paperworks.claims.errors import PaperError
+from paperworks.claims.errors import PaperError, did_you_mean
 from paperworks.claims.rawtoml import read_toml
 
 LevelValue = str | int | float | bool
@@ -32,7 +33,7 @@ RESERVED_AXES = frozenset({"experiment", "version", "scale", "arm", "seed", "ite
 class Model(BaseModel):
     """Base of all models here: immutable, unknown keys refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Metric(Model):
@@ -69,7 +70,7 @@ class Scale(Model):
     """
 
     seeds: int = Field(ge=1)
-    arms: tuple[str, ...] | None = None
+    arms: tuple[str, ...] | None = Field(None, min_length=1)
     level: dict[str, tuple[LevelValue, ...]] = {}
     gpus: float = Field(0, ge=0)
 
@@ -115,11 +116,15 @@ class Experiment(Model):
                 _known(f"metric.{name}.over", axis, self.level)
             for arm in metric.needs:
                 _known(f"metric.{name}.needs", arm, self.arms)
+            if metric.needs and not metric.derived:
+                raise ValueError(f"metric.{name}.needs is for derived metrics only: give 'over' too, or leave it out")
         for name, scale in self.scale.items():
             for arm in scale.arms or ():
                 _known(f"scale.{name}.arms", arm, self.arms)
             for axis, values in scale.level.items():
                 _known(f"scale.{name}.level", axis, self.level)
+                if not values:
+                    raise ValueError(f"scale.{name}.level.{axis} is empty; leave it out to run all its values")
                 for value in values:
                     _known(f"scale.{name}.level.{axis}", value, self.level[axis])
         return self
@@ -136,7 +141,11 @@ class Experiment(Model):
     def levels_at(self, scale: str) -> dict[str, tuple[LevelValue, ...]]:
         """The level axes with the values run at a scale."""
         chosen = self.at(scale).level
-        return {axis: tuple(chosen.get(axis, values)) for axis, values in self.level.items()}
+        return {axis: self.own_values(axis, chosen.get(axis, values)) for axis, values in self.level.items()}
+
+    def own_values(self, axis: str, named: tuple[LevelValue, ...]) -> tuple[LevelValue, ...]:
+        """The axis's own values that are named, so that a 1 written for its 1.0 is the same cell."""
+        return tuple(self.level[axis][self.level[axis].index(value)] for value in named)
 
     def axes_of(self, metric: str) -> tuple[str, ...]:
         """The level axes that a metric still has (all of them, less those a derived metric is taken over)."""
@@ -198,12 +207,10 @@ class Statement(Model):
         chosen: dict[str, tuple[LevelValue, ...]] = {}
         for axis in experiment.axes_of(self.metric):
             named = "mean" if self.level == "mean" else self.level[axis]
-            if isinstance(named, tuple):
-                chosen[axis] = named
-            elif named == "mean" and "mean" not in experiment.level[axis]:
+            if named == "mean" and "mean" not in experiment.level[axis]:
                 chosen[axis] = experiment.level[axis]
             else:
-                chosen[axis] = (named,)
+                chosen[axis] = experiment.own_values(axis, named if isinstance(named, tuple) else (named,))
         return chosen
 
     def check_against(self, experiment: Experiment, where: str) -> None:
@@ -216,9 +223,13 @@ class Statement(Model):
             return
         for axis, named in self.level.items():
             _known(f"{where}.level", axis, axes)
-            for value in named if isinstance(named, tuple) else (named,):
-                if value != "mean":
-                    _known(f"{where}.level.{axis}", value, experiment.level[axis])
+            values = named if isinstance(named, tuple) else (named,)
+            if named == "mean":
+                continue
+            if not values or len(set(values)) != len(values):
+                raise ValueError(f"{where}.level.{axis} must name different values, got {list(values)}")
+            for value in values:
+                _known(f"{where}.level.{axis}", value, experiment.level[axis])
         missing = [axis for axis in axes if axis not in self.level]
         if missing:
             raise ValueError(
@@ -265,7 +276,7 @@ class Claim(Statement):
 
     @property
     def hash(self) -> str:
-        """Fingerprint of all that decides the verdict: statement, controls and scales, not the wording."""
+        """Fingerprint of the statement and its controls, not of the wording."""
         core = [s.model_dump(mode="json", include=set(Statement.model_fields)) for s in self.statements()]
         return hashlib.sha256(json.dumps(core, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -338,6 +349,10 @@ class Paper(Model):
                 where = f"claim {claim.id}" if index == 0 else f"claim {claim.id}.control[{index - 1}]"
                 _known(f"{where}.experiment", statement.experiment, self.experiment)
                 statement.check_against(self.experiment[statement.experiment], where)
+        for what, names in (("speed", [s.name for s in self.speed]), ("asset", [a.name for a in self.asset])):
+            for name in names:
+                if names.count(name) > 1:
+                    raise ValueError(f"{what} {name!r} is there twice")
         for asset in self.asset:
             for name in asset.experiments:
                 _known(f"asset {asset.name}.experiments", name, self.experiment)
@@ -392,11 +407,75 @@ def parse_paper(raw: Mapping[str, Any], folder: Path) -> Paper:
     try:
         return Paper.model_validate({**raw, "slug": folder.name, "folder": folder})
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        shown = "" if isinstance(first.get("input"), dict) or not where else f" (got {first.get('input')!r})"
-        raise PaperError(f"{folder / 'paper.toml'}: {where + ': ' if where else ''}{message}{shown}") from None
+        raise PaperError(f"{folder / 'paper.toml'}: {_in_words(error, raw)}") from None
+
+
+def _in_words(error: ValidationError, raw: Mapping[str, Any]) -> str:
+    """The first problem: its key, what is wrong with it and what stands there."""
+    found = error.errors(include_url=False)
+    first = next((p for p in found if p["type"] == "extra_forbidden"), found[0])  # a misspelt key is missed elsewhere
+    key = _key_of(first, raw)
+    if first["type"] == "extra_forbidden":
+        allowed = _fields_at(first["loc"][:-1])
+        said = f"unknown key{did_you_mean(str(first['loc'][-1]), allowed)}; allowed: {', '.join(allowed)}"
+    elif first["type"] == "missing":
+        said = "is missing"
+    else:  # a union complains once for each of its members: what all of them would take is said together
+        same = dict.fromkeys(p["msg"] for p in found if _key_of(p, raw) == key)
+        said = " or ".join(dict.fromkeys(_plain(message) for message in same)).replace(" or must be ", " or ")
+    shown = repr(first["input"])
+    shown = "" if isinstance(first["input"], dict) or not key else f" (got {shown[:80]}{'...' * (len(shown) > 80)})"
+    return f"{key}: {said}{shown}" if key else said
+
+
+_TOML_WORDS = {
+    "Value error, ": "",
+    "Input should be": "must be",
+    "String should": "must",
+    "Tuple should": "must",
+    " or instance of Metric": "",
+    "valid dictionary": "table",
+    "valid tuple": "list",
+    "valid integer": "whole number",
+    "a valid ": "a ",
+    " after validation, not 0": "",
+}
+
+
+def _plain(message: str) -> str:
+    """A message of pydantic's in the words of a TOML file."""
+    for theirs, ours in _TOML_WORDS.items():
+        message = message.replace(theirs, ours)
+    return message
+
+
+def _key_of(problem: Any, raw: Any) -> str:
+    """The path of a problem as a reader of the file would write it; what pydantic adds for unions is left out."""
+    parts: list[str] = []
+    for place, part in enumerate(problem["loc"]):
+        if isinstance(raw, Mapping) and part in raw:
+            parts.append(str(part))
+            raw = raw[part]
+        elif isinstance(raw, list) and isinstance(part, int) and part < len(raw):
+            raw = raw[part]
+            name = (raw.get("id") or raw.get("name")) if isinstance(raw, Mapping) else None
+            parts[-1] += f"[{part}]" if name is None else f" {name}"
+        elif problem["type"] == "missing" and place == len(problem["loc"]) - 1:
+            parts.append(str(part))
+    return ".".join(parts)
+
+
+def _fields_at(path: tuple[int | str, ...]) -> list[str]:
+    """The keys that the model at a path of the file has."""
+    kind: Any = Paper
+    for part in path:
+        if hasattr(kind, "model_fields"):
+            kind = kind.model_fields[part].annotation
+        else:  # a table of models or a list of them
+            kind = typing.get_args(kind)[1 if typing.get_origin(kind) is dict else 0]
+        if typing.get_origin(kind) is Annotated:
+            kind = typing.get_args(kind)[0]
+    return [name for name in kind.model_fields if kind is not Paper or name not in ("slug", "folder")]
 
 
 def load_paper(folder: Path) -> Paper:

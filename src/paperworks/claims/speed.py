@@ -95,8 +95,10 @@ def _arrays(value: Any) -> list[Any]:
     if isinstance(value, tuple | list):
         return [array for part in value for array in _arrays(part)]
     if hasattr(value, "detach"):
-        value = value.detach().cpu().double().numpy()
-    return [np.asarray(value, dtype=float)]
+        value = value.detach().cpu()
+        value = (value if value.is_complex() else value.double()).numpy()
+    array = np.asarray(value)
+    return [array if np.iscomplexobj(array) else array.astype(float)]
 
 
 def measure(pair: Pair, name: str, peer: str, target: float, *, seconds: float = 10.0) -> Ratio:

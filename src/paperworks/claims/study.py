@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 class ExperimentConfig(BaseModel):
     """Base of a study's configuration: immutable, unknown fields refused; document every field with its unit."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # It travels to the workers as JSON, where an infinite number must not become null.
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
 
 ConfigT = TypeVar("ConfigT", bound=ExperimentConfig)
@@ -81,6 +82,11 @@ class Outcome:
         object.__setattr__(self, "metrics", {name: _finite(f"metric {name!r}", v) for name, v in self.metrics.items()})
         items = {m: {str(i): _finite(f"item {i!r} of {m!r}", v) for i, v in s.items()} for m, s in self.items.items()}
         object.__setattr__(self, "items", items)
+        curves = {
+            c: [(_finite(f"step of {c!r}", s), _finite(f"value of {c!r}", v)) for s, v in points]
+            for c, points in self.curves.items()
+        }
+        object.__setattr__(self, "curves", curves)
 
 
 def _finite(what: str, value: Any) -> float:
@@ -159,9 +165,11 @@ class Trial(Generic[ConfigT]):
         scale: str,
         config: ConfigT,
         arms: Mapping[str, Factory],
-        prepared: Callable[[str, int], Path] | None = None,
+        prepared: Callable[[str, int | None], Path] | None = None,
         on_progress: Callable[[int, int], None] | None = None,
+        gpus: float = 0.0,
     ) -> None:
+        self._gpus = gpus
         self.cells = tuple(cells)
         self.scale = scale
         self.config = config
@@ -204,6 +212,15 @@ class Trial(Generic[ConfigT]):
         """The seed."""
         return int(self._shared("seed"))
 
+    @property
+    def device(self) -> str:
+        """"cuda" when the scale asks for GPUs and there is one, else "cpu"."""
+        if self._gpus <= 0:
+            return "cpu"
+        import torch
+
+        return "cuda" if torch.cuda.is_available() else "cpu"
+
     def build(self, *args: Any, cell: Cell | None = None, **kwargs: Any) -> Any:
         """Call the arm's factory."""
         arm = self._cell(cell).arm if cell is not None or len(self.cells) == 1 else self.arm
@@ -229,7 +246,8 @@ class Trial(Generic[ConfigT]):
         """The folder that the `prepared` builder of this name has filled."""
         if self._prepared is None:
             raise PaperError(f"prepared artefact {name!r}: the experiment does not list it in prepared=(...)")
-        return self._prepared(name, cell.seed if cell is not None else self.cells[0].seed)
+        seeds = {c.seed for c in (self.cells if cell is None else (cell,))}
+        return self._prepared(name, seeds.pop() if len(seeds) == 1 else None)
 
     def progress(self, done: int, total: int) -> None:
         """Tell how far this call is; shown to the user, never recorded."""
@@ -238,7 +256,7 @@ class Trial(Generic[ConfigT]):
 
     def curve(self, name: str, step: float, value: float, cell: Cell | None = None) -> None:
         """Add a point to a curve of this cell's outcome; a value that is not finite is left out."""
-        if math.isfinite(value):
+        if math.isfinite(value) and math.isfinite(step):
             index = self.cells.index(self._cell(cell))
             self._curves.setdefault(index, {}).setdefault(name, []).append((float(step), float(value)))
 
@@ -321,8 +339,10 @@ def tune(
 
     The function reads them as ``trial.knobs["lr"]``. Outcomes of this stage are kept as kind "tune" and never judged.
     """
-    if not knobs:
-        raise PaperError("@tune needs at least one knob, such as lr=[0.1, 0.01]")
+    if not knobs or not all(knobs.values()):
+        raise PaperError("@tune needs at least one knob with its values, such as lr=[0.1, 0.01]")
+    if not seeds:
+        raise PaperError("@tune needs at least one seed, such as seeds=range(100, 104)")
 
     def decorate(study: Study) -> Study:
         return dataclasses.replace(study, tuning=Tuning(knobs, metric, better, tuple(seeds)))

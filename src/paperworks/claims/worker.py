@@ -16,11 +16,11 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from paperworks.claims.errors import PaperError, UsageError
+from paperworks.claims.errors import PaperError, PaperworksError, UsageError
 from paperworks.claims.study import Cell, Factory, Outcome, Prepared, Study, Trial, seed_globals
 
 PROGRESS_EVERY = 0.2  # seconds
@@ -111,7 +111,7 @@ def run_task(task: Task, spool_path: str) -> None:
         try:
             results = _build(task) if task.build else _outcomes(task, spool)
             for cell, outcome in results:
-                index = task.cells.index(cell)
+                index = _index(task, cell, todo)
                 now = time.perf_counter()
                 spool.write(
                     cell=index,
@@ -127,7 +127,7 @@ def run_task(task: Task, spool_path: str) -> None:
                 started = now
             if todo:
                 raise PaperError(f"the study returned no outcome for {task.cells[min(todo)]}")
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a library that calls exit() must not take the worker with it
             for index in sorted(todo) or ([-1] if task.build else []):
                 spool.write(
                     cell=index,
@@ -136,6 +136,15 @@ def run_task(task: Task, spool_path: str) -> None:
                     seconds=time.perf_counter() - started,
                     memory=_peak_memory(),
                 )
+
+
+def _index(task: Task, cell: Any, todo: set[int]) -> int:
+    """The place of a cell that the study yields, each once."""
+    index = task.cells.index(cell) if cell in task.cells else -1
+    if index not in todo:
+        which = "twice" if index >= 0 else "although it is none of trial.cells"
+        raise PaperError(f"{task.experiment} yielded an outcome for {cell} {which}")
+    return index
 
 
 def _outcomes(task: Task, spool: Spool) -> Iterator[tuple[Cell, Outcome]]:
@@ -152,9 +161,14 @@ def _outcomes(task: Task, spool: Spool) -> Iterator[tuple[Cell, Outcome]]:
         arms=resolve_arms(study, task.arms),
         prepared=(lambda name, seed: _prepared_folder(task, name, seed)) if study.prepared else None,
         on_progress=spool.progress,
+        gpus=task.gpus,
     )
     result: Any = study.function(trial)
     pairs = [(task.cells[0], result)] if isinstance(result, Outcome) else result
+    if not isinstance(pairs, Iterable) or isinstance(pairs, Mapping):
+        raise PaperError(
+            f"{task.experiment} returned a {type(result).__name__}; it must return an Outcome, or yield (cell, Outcome)"
+        )
     for cell, outcome in pairs:
         finished = trial.finish(cell, outcome)
         _check_names(task, finished)
@@ -162,20 +176,25 @@ def _outcomes(task: Task, spool: Spool) -> Iterator[tuple[Cell, Outcome]]:
 
 
 def _check_names(task: Task, outcome: Outcome) -> None:
-    for what, got, allowed in (("metric", outcome.metrics, task.metrics), ("curve", outcome.curves, task.curves)):
-        extra = sorted(set(got) - set(allowed))
+    measured = {**outcome.metrics, **outcome.items}
+    for what, got, allowed in (("metric", measured, task.metrics), ("curve", outcome.curves, task.curves)):
+        extra = sorted(set(got) - set(allowed), key=str)
         if extra:
             raise PaperError(f"{task.experiment} returned {what} {extra[0]!r}, which its paper.toml does not declare")
-    missing = sorted(set(task.metrics) - set(outcome.metrics) - set(outcome.items))
+    missing = sorted(set(task.metrics) - set(measured))
     if missing:
         raise PaperError(f"{task.experiment} returned no metric {missing[0]!r}, which its paper.toml declares")
 
 
-def _prepared_folder(task: Task, name: str, seed: int) -> Path:
+def _prepared_folder(task: Task, name: str, seed: int | None) -> Path:
     if name not in task.prepared:
         raise PaperError(f"{task.experiment} opens prepared artefact {name!r}, which its @experiment does not list")
     folders = task.prepared[name]
-    return Path(folders.get(str(seed), folders.get("", "")))
+    if "" in folders:
+        return Path(folders[""])
+    if seed is None:
+        raise PaperError(f"prepared artefact {name!r} is one a seed: say which cell of this joint call is meant")
+    return Path(folders[str(seed)])
 
 
 def _build(task: Task) -> Iterator[tuple[Cell, Outcome]]:
@@ -202,6 +221,14 @@ def load_study(module: str) -> Any:
                 f"{module.removesuffix('.study')} has no study.py: its experiments cannot be run"
             ) from None
         raise UsageError(f"{module} needs {error.name!r}, which is not installed: see `paperworks doctor`") from None
+    except PaperworksError:
+        raise
+    except ImportError as error:  # a room's own line on a missing extra
+        raise UsageError(f"{module}: {error}") from None
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        line = f"{where.filename}, line {where.lineno}: " if not isinstance(error, SyntaxError) else ""
+        raise PaperError(f"{module} cannot be imported: {line}{type(error).__name__}: {error}") from error
 
 
 def find_study(module: str, experiment: str) -> Study:
@@ -250,6 +277,8 @@ def import_factory(reference: str) -> Factory:
             value = getattr(value, part)
     except (ImportError, AttributeError) as error:
         raise UsageError(f"--arm {reference!r}: {error}") from None
+    except Exception as error:
+        raise UsageError(f"--arm {reference!r}: {module} cannot be imported: {type(error).__name__}: {error}") from None
     if not callable(value):
         raise UsageError(f"--arm {reference!r} is a {type(value).__name__}; a factory must be callable")
     return value  # type: ignore[no-any-return]

@@ -175,9 +175,11 @@ def test_a_row_that_may_attend_to_nothing_gives_zeros_and_no_nan_gradient(kind):
     assert out[:, 1].eq(0).all()
     assert out[:, 0].ne(0).all()
     out.sum().backward()
+    weights = attention_weights(q, k, attn_mask=mask)
+    assert weights[:, 1].eq(0).all()
+    (weights @ v).sum().backward()
     assert torch.isfinite(q.grad).all()
     assert torch.isfinite(k.grad).all()
-    assert attention_weights(q, k, attn_mask=mask)[:, 1].eq(0).all()
 
 
 def test_true_keeps_as_in_sdpa():
@@ -211,6 +213,15 @@ def test_any_number_of_leading_axes(lead):
         torch.testing.assert_close(out[at], alone[0])
 
 
+def test_keys_and_masks_are_shared_along_leading_axes_of_size_one():
+    q, k, v = rand(2, 3, H, N, D), rand(1, 3, 1, S, D, seed=1), rand(1, 3, 1, S, DV, seed=2)
+    keep = rand(2, 1, 1, N, S, seed=3) > 0
+    spelled = [x.expand(2, 3, H, *x.shape[-2:]).contiguous() for x in (k, v, keep)]
+    expected = quest_attention(q, spelled[0], spelled[1], attn_mask=spelled[2])
+    torch.testing.assert_close(quest_attention(q, k, v, attn_mask=keep), expected)
+    torch.testing.assert_close(attention_weights(q, k, attn_mask=keep) @ v, expected)
+
+
 def test_per_run_gains_broadcast_over_a_leading_axis():
     q, k, v = rand(3, 2, H, N, D), rand(3, 2, H, S, D, seed=1), rand(3, 2, H, S, DV, seed=2)
     gain = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64).reshape(3, 1, 1, 1, 1)
@@ -221,13 +232,20 @@ def test_per_run_gains_broadcast_over_a_leading_axis():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_norms_are_taken_in_float32_for_16_bit_inputs(dtype):
-    """In float16 the squares of these keys overflow (size 1e3) or vanish (1e-5); the direction must survive."""
-    q, k, v = (rand(*s, seed=i).to(dtype) for i, s in enumerate([(H, N, D), (H, S, D), (H, S, DV)]))
-    out = quest_attention(q, k, v)
+    """kbar is rounded once, from a float32 quotient; taken in 16 bits the norm would be rounded before, or overflow."""
+    keys = rand(200, D, seed=1).to(dtype)
+    kbar = unit(keys)
+    assert kbar.dtype == dtype
+    exact = unit(keys.double())
+    half_ulp = torch.finfo(dtype).eps / 2
+    assert torch.all((kbar.double() - exact).abs() <= 1.001 * half_ulp * exact.abs())
+    huge = 5e4 * keys.sign()  # each entry fits float16, the norm 1e5 does not
+    torch.testing.assert_close(unit(huge), (keys.sign() / 2).to(dtype))
+    q, v = rand(H, N, D).to(dtype), rand(H, 200, DV, seed=2).to(dtype)
+    out = quest_attention(q, huge.expand(H, 200, D), v)
     assert out.dtype == dtype
-    for size in (1e3, 1e-3):
-        exact = quest_attention(q.double(), (k * size).double(), v.double())
-        torch.testing.assert_close(quest_attention(q, k * size, v).double(), exact, rtol=0.02, atol=0.02)
+    expected = quest_attention(q.double(), huge.double().expand(H, 200, D), v.double())
+    torch.testing.assert_close(out.double(), expected, rtol=0.03, atol=0.03)
 
 
 def test_autocast():

@@ -169,6 +169,19 @@ def test_dropout_in_training_only():
         assert not torch.allclose(ours.train()(*x, need_weights=need_weights)[0], still)
 
 
+@pytest.mark.parametrize("norm", NORMS)
+def test_autocast_in_both_paths(norm):
+    ours, _ = pair(norm, batch_first=True)
+    ours = ours.float()
+    x = [t.float() for t in inputs()]
+    exact, _ = ours(*x, attn_mask=BLOCK)
+    for need_weights in (True, False):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            out, _ = ours(*x, attn_mask=BLOCK, need_weights=need_weights)
+        assert out.dtype == torch.bfloat16
+        assert (out.float() - exact).square().mean() < 1e-3 * exact.var()
+
+
 def test_elliptical_reads_the_values_of_the_layer_before():
     """The metric of layer 2 comes from the same pass; layer 1 is quest; copies follow their own copies."""
     first, second = (QuestAttention(E, H, batch_first=True, norm="elliptical_quest") for _ in range(2))

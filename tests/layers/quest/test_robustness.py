@@ -116,6 +116,7 @@ def test_each_corruption_is_what_it_says():
     assert np.all(np.maximum(turned[:, 7, 7], turned[:, 7, 21]) > 0.4)
     assert np.all(turned[:, 14, 1] < 0.1)
     soft = corrupt(dot, "blur", 1, rng)
+    np.testing.assert_array_equal(corrupt(IMAGES, "blur", 1, rng)[:1], corrupt(IMAGES[:1], "blur", 1, rng))
     variance = (soft[0].sum(1) * (np.arange(29) - 14) ** 2).sum()
     assert variance == pytest.approx((0.035 * 29) ** 2, rel=0.1)
 

@@ -97,6 +97,9 @@ def test_each_pass_over_the_data_visits_every_row_once():
 
 
 def test_a_run_that_blows_up_is_a_metric_and_not_an_error():
+    grid = trial(study.biased_retrieval, "none", {"cue": "present", "host": "embedding"}, rates=(1e30,), steps=5)
+    metrics = study.biased_retrieval.function(grid).metrics
+    assert (metrics["success"], metrics["key_ratio"], metrics["log_max_logit"]) == (0, 1, 30)
     level = {"lr": 1e6}
     metrics = study.vit_stability.function(trial(study.vit_stability, "none", level)).metrics
     assert metrics["diverged"] == 1

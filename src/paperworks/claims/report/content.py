@@ -8,6 +8,7 @@ import dataclasses
 import datetime
 import json
 import math
+import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -19,16 +20,17 @@ from paperworks.claims.evidence import Record
 from paperworks.claims.ledger import Row, RunInfo
 from paperworks.claims.paper import SCALES, Claim, Experiment, Paper
 from paperworks.claims.report import drawing
-from paperworks.claims.report.docstring import RoomText, literal_all, read_room
+from paperworks.claims.report.docstring import RoomText, public_names, read_room
 from paperworks.claims.report.drawing import Curve, IntervalFigure
 from paperworks.claims.report.speeds import Measured
 from paperworks.claims.report.text import Names, csv_text, level_text, level_value
-from paperworks.claims.verdict import Comparison, Finding, Verdict
+from paperworks.claims.verdict import Comparison, Finding, Verdict, compare
 
 FIGURE_LIMIT = 24  # figures shown of one experiment and scale
 FIGURE_BYTES = 400_000
 PANELS_SHOWN = 8  # further panels of a curve are folded away
 ROWS_SHOWN = 40  # longer tables are folded away
+_DOCTYPE = re.compile(r"<!DOCTYPE[^>\[]*>", re.IGNORECASE)  # the plain one that drawing libraries write
 SHOWN_SCALES = tuple(scale for scale in SCALES if scale != "smoke")
 
 
@@ -89,23 +91,13 @@ class Cell:
     mean: float
     sd: float | None
 
-    @property
-    def text(self) -> str:
-        """The mean, to the digits that its spread leaves."""
-        return wording.numbers([self.mean], self.sd or 0.0)[0]
-
-    @property
-    def spread(self) -> str:
-        """The standard deviation, two digits; empty when all seeds agree or there is one."""
-        return wording.about(self.sd) if self.sd else ""
-
 
 @dataclasses.dataclass(frozen=True)
 class LevelRow:
     """A row of the table of all levels: one combination of levels, one cell an arm."""
 
     level: str
-    cells: tuple[Cell | None, ...]
+    cells: tuple[tuple[str, str] | None, ...]  # mean and standard deviation as they are shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -343,7 +335,7 @@ def gather(
 
 
 def _import_line(room: Room) -> str:
-    names = literal_all(room.folder)[:4]
+    names = public_names(room.folder)[:4]
     return f"from {room.module} import {', '.join(names)}" if names else f"import {room.module}"
 
 
@@ -371,8 +363,6 @@ def _sources(paper: Paper, shipped: Record | None, yours: Record | None) -> list
 
 
 def _claim(paper: Paper, verdict: Verdict, shipped: Verdict | None, names: Names, files: dict[str, str]) -> ClaimView:
-    from paperworks.claims.verdict import compare
-
     claim = paper.claims[verdict.claim]
     anchor = f"claim-{claim.id}"
     controls = tuple(
@@ -385,7 +375,7 @@ def _claim(paper: Paper, verdict: Verdict, shipped: Verdict | None, names: Names
     )
     data = ""
     if verdict.values:
-        data = f"{names.new(claim.id)}.csv"
+        data = f"{names.new(anchor)}.csv"
         files[data] = units_csv(verdict)
     comparison = None
     if verdict.evidence == "yours" and shipped is not None and shipped.evidence and shipped.scale == verdict.scale:
@@ -473,10 +463,11 @@ def _table(paper: Paper, room: Room, source: _Source, names: Names, files: dict[
     for metric, declared in experiment.metric.items():
         axes = experiment.axes_of(metric)
         levels = dict.fromkeys(level for name, _, level in cells if name == metric)
+        places = decimals([cell for (name, _, _), cell in cells.items() if name == metric])
         rows = [
             LevelRow(
                 level_text(dict(zip(axes, level, strict=True))),
-                tuple(cells.get((metric, arm, level)) for arm in (*arms, *own)),
+                tuple(shown(cells.get((metric, arm, level)), places) for arm in (*arms, *own)),
             )
             for level in sorted(levels, key=lambda level: _place_in(experiment, axes, level))
         ]
@@ -493,7 +484,7 @@ def _table(paper: Paper, room: Room, source: _Source, names: Names, files: dict[
         arms=(*arms, *own),
         own_arms=own,
         groups=tuple(groups),
-        seeds=wording.seed_list(seeds) if seeds else "",
+        seeds=_seeds_text(seeds),
         failed=tuple(_failure(row) for row in source.rows if row.status != "ok"),
         data=data,
     )
@@ -502,7 +493,7 @@ def _table(paper: Paper, room: Room, source: _Source, names: Names, files: dict[
 def level_means(
     paper: Paper, room: Room, name: str, rows: Iterable[Row]
 ) -> dict[tuple[str, str, tuple[Any, ...]], Cell]:
-    """Mean and spread over seeds by metric, arm and level values; a metric kept by item is first averaged over items."""
+    """Mean and spread over seeds by metric, arm and level values; what is kept by item is first averaged over items."""
     experiment = paper.experiment[name]
     table = evidence.long_table(paper, room.folder, rows)
     columns = {column: table[column].tolist() for column in table.columns}
@@ -523,6 +514,40 @@ def level_means(
     for (metric, arm, level, _), values in whole.items():
         seeds[metric, arm, level].append(statistics.fmean(values))
     return {key: Cell(len(values), statistics.fmean(values), _sd(values)) for key, values in seeds.items()}
+
+
+def decimals(cells: Sequence[Cell]) -> int | None:
+    """How many decimals one metric's means are shown with, from their median spread; ``None`` for three digits."""
+    spreads = sorted(cell.sd for cell in cells if cell.sd)
+    largest = max((abs(cell.mean) for cell in cells), default=0.0)
+    if largest >= 1e7:
+        return None
+    if spreads:
+        size = spreads[len(spreads) // 2]
+        exponent = math.floor(math.log10(size))
+        places = -exponent + (size / 10.0**exponent < 2)
+    else:
+        places = 2 - math.floor(math.log10(largest)) if largest > 0 else 0
+    return max(0, places) if places <= 6 else None
+
+
+def shown(cell: Cell | None, places: int | None) -> tuple[str, str] | None:
+    """Mean and standard deviation as text; the latter is empty when all seeds agree or there is one."""
+    if cell is None:
+        return None
+    numbers = []
+    for value in (cell.mean, cell.sd or 0.0):
+        text = f"{value:.3g}" if places is None else f"{value:,.{places}f}"
+        if value and not text.strip("-0.,"):
+            text = f"{value:.1g}"
+        numbers.append(text if text.strip("-0.,") else text.removeprefix("-"))
+    return numbers[0], numbers[1] if cell.sd else ""
+
+
+def _seeds_text(seeds: Sequence[int]) -> str:
+    if len(seeds) > 1 and list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
+        return f"seeds {seeds[0]} to {seeds[-1]}"
+    return f"seed{'s' * (len(seeds) != 1)} {', '.join(map(str, seeds))}" if seeds else ""
 
 
 def _sd(values: Sequence[float]) -> float | None:
@@ -652,10 +677,9 @@ def _drawable(line: Mapping[str, Any]) -> bool:
 
 def _curves_csv(experiment: Experiment, source: _Source, lines: Iterable[Mapping[str, Any]]) -> str:
     axes = tuple(experiment.level)
+    same = (source.experiment, source.scale, source.record.source)
     rows = [
-        (source.experiment, source.scale, source.record.source, line["name"])
-        + tuple(line["level"].get(axis) for axis in axes)
-        + (line["arm"], *point)
+        (*same, line["name"], *(line["level"].get(axis) for axis in axes), line["arm"], *point)
         for line in lines
         for point in zip(line["step"], line["mean"], line["low"], line["high"], strict=True)
     ]
@@ -686,11 +710,12 @@ def _drawings(source: _Source) -> DrawingGroup | None:
 
 def as_image(name: str, where: str, svg: str) -> Drawing:
     """An SVG text as a data address: a browser runs no script in an image and fetches nothing for it."""
+    svg = _DOCTYPE.sub("", svg)
     lower = svg.lower()
     if "<svg" not in lower:
         return Drawing(name, where, "", "it is no SVG")
     if "<!entity" in lower or "<!doctype" in lower:
-        return Drawing(name, where, "", "it declares a document type or entities")
+        return Drawing(name, where, "", "it declares entities")
     encoded = svg.encode("utf-8", "replace")
     if len(encoded) > FIGURE_BYTES:
         return Drawing(name, where, "", f"it is larger than {FIGURE_BYTES // 1000} KB")
@@ -727,7 +752,7 @@ def _tuned_row(experiment: str, rows: Sequence[Row]) -> TunedRow:
         experiment=experiment,
         arm=f"{rows[0].arm}{level}",
         knobs=level_text(rows[0].knobs) or "as the study has them",
-        seeds=wording.seed_list(sorted({row.seed for row in rows})),
+        seeds=_seeds_text(sorted({row.seed for row in rows})).partition(" ")[2],
         metrics=", ".join(f"{metric} {statistics.fmean(v):.3g}" for metric, v in values.items()),
     )
 

@@ -13,7 +13,7 @@ EXAMPLE_LINES = 14
 _UNDERLINE = re.compile(r"^([=\-~^\"'*#+])\1{2,}\s*$")
 _HASHES = re.compile(r"^#{1,4}\s+(?P<title>.+)$")
 _KNOWN = re.compile(
-    r"^(?P<title>differences from the paper|examples?|usage|references?|notes?|see also)\s*(?::{1,2}|\.)?\s*(?P<rest>.*)$",
+    r"^(?P<title>differences from the paper|examples?|usage|references?|notes?|see also)\s*:{0,2}\s*(?P<rest>.*)$",
     re.IGNORECASE,
 )
 _DIFFERENCES = "differences from the paper"
@@ -71,8 +71,14 @@ def _sections(lines: Sequence[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {"": []}
     current = found[""]
     position = 0
+    indented = False  # whether the section's text is indented, so that text which is not ends it
     while position < len(lines):
         title, rest, used = _title(lines, position)
+        after = next((line for line in lines[position + used :] if line.strip()), "")
+        if title is not None:
+            indented = not rest and after[:1].isspace()
+        elif indented and lines[position][:1].strip():
+            current, indented = found[""], False
         if title is None:
             current.append(lines[position])
         else:
@@ -165,8 +171,25 @@ class Block:
     lines: tuple[str, ...]
 
 
+def statements(text: str) -> list[Block]:
+    """The blocks of a section of short statements: one that ends a line is an entry of a list of its own."""
+    found: list[Block] = []
+    for chunk in re.split(r"\n\s*\n", text.strip("\n")):
+        lines = chunk.splitlines()
+        plain = not any(_bullet(line) or line[:1].isspace() for line in lines)
+        entries = re.split(r"(?<=\.)\n", chunk) if plain else []
+        if len(entries) > 1:
+            found.append(Block("list", tuple(" ".join(entry.split()) for entry in entries)))
+        else:
+            found += blocks(chunk)
+    return found
+
+
 def blocks(text: str) -> list[Block]:
-    """Prose as blocks: blank lines part them, '- ' begins an entry of a list, indented text is literal."""
+    """Prose as blocks: blank lines part them, '- ' begins an entry of a list, indented text is literal.
+
+    Lines that are indented below a line which ends in a colon are a list as well.
+    """
     found: list[Block] = []
     for chunk in re.split(r"\n\s*\n", text.strip("\n")):
         lines = [line for line in chunk.splitlines() if line.strip()]
@@ -183,9 +206,13 @@ def blocks(text: str) -> list[Block]:
             continue
         paragraph: list[str] = []
         entries: list[str] = []
-        for line in lines:
+        indents = [len(line) - len(line.lstrip()) for line in lines]
+        listed = len(lines) > 2 and indents[0] == 0 and lines[0].endswith(":") and min(indents[1:]) > 0
+        for line, indent in zip(lines, indents, strict=True):
             if _bullet(line):
                 entries.append(line.strip()[2:].strip())
+            elif listed and indent == min(indents[1:]):
+                entries.append(line.strip())
             elif entries:
                 entries[-1] += f" {line.strip()}"
             else:
@@ -203,7 +230,7 @@ def _bullet(line: str) -> bool:
     return line.lstrip().startswith(("- ", "* ", "• "))
 
 
-def literal_all(room: Path) -> list[str]:
+def public_names(room: Path) -> list[str]:
     """The public names in a room's ``__init__.pyi`` or ``__init__.py``, read with ast; empty when neither names any."""
     for name in ("__init__.pyi", "__init__.py"):
         try:

@@ -28,7 +28,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
         return [low]
     rough = span / max(1, count)
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next((m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * 0.999), 10 * power)
+    step = next((m * power for m in (1, 2, 5, 10) if m * power >= rough * 0.999), 10 * power)
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [round(i * step, 12 - math.floor(math.log10(step))) + 0.0 for i in range(first, last + 1)]
@@ -40,7 +40,7 @@ def tick_labels(values: Sequence[float]) -> list[str]:
     if largest >= 1e5 or (0 < largest < 1e-3):
         return [f"{v:.3g}".replace("e+0", "e").replace("e-0", "e-") for v in values]
     places = next((p for p in range(7) if all(math.isclose(round(v, p), v, abs_tol=1e-9) for v in values)), 6)
-    return [f"{v:,.{places}f}" for v in values]
+    return ["0" if v == 0 else f"{v:,.{places}f}".replace("-", "−") for v in values]
 
 
 # --- a contrast against its margin ---------------------------------------------------------------------------------
@@ -103,12 +103,12 @@ def interval(finding: Finding, anchor: str) -> IntervalFigure | None:
     def x(value: float) -> str:
         return f"{100 * (value - low) / (high - low):.2f}%"
 
-    parts = [_zone(axis, margins, low, high, x)]
-    parts += _axis_ticks(low, high, x)
+    parts = [_zone(axis, margins, low, high)]
+    parts += _axis_ticks(low, high)
     if finding.value is None:
         parts.append(Markup('<line class="zero" x1="{0}" x2="{0}" y1="22" y2="84"/>').format(x(0.0)))
     parts += [Markup('<line class="margin" x1="{0}" x2="{0}" y1="22" y2="84"/>').format(x(m)) for m in margins]
-    parts.append(_margin_label(finding, margins, low, high, x))
+    parts.append(_margin_label(finding, margins, low, high))
     parts += [
         Markup('<line class="unit" x1="{0}" x2="{0}" y1="64" y2="76"/>').format(x(axis.at(v))) for v in finding.values
     ]
@@ -130,7 +130,7 @@ def interval(finding: Finding, anchor: str) -> IntervalFigure | None:
     return IntervalFigure(svg, axis_title(finding), left, right)
 
 
-def _zone(axis: _Axis, margins: Sequence[float], low: float, high: float, x: object) -> Markup:
+def _zone(axis: _Axis, margins: Sequence[float], low: float, high: float) -> Markup:
     """The part of the axis that supports the statement, tinted."""
     if axis.finding.equivalence:
         first, last = min(margins), max(margins)
@@ -142,7 +142,7 @@ def _zone(axis: _Axis, margins: Sequence[float], low: float, high: float, x: obj
     return Markup('<rect class="zone" x="{}%" y="22" width="{}%" height="62"/>').format(f"{start:.2f}", f"{width:.2f}")
 
 
-def _axis_ticks(low: float, high: float, x: object) -> list[Markup]:
+def _axis_ticks(low: float, high: float) -> list[Markup]:
     values = ticks(low, high, 4)
     parts = [Markup('<line class="axis" x1="0" x2="100%" y1="84" y2="84"/>')]
     for value, label in zip(values, tick_labels(values), strict=True):
@@ -157,7 +157,7 @@ def _axis_ticks(low: float, high: float, x: object) -> list[Markup]:
     return parts
 
 
-def _margin_label(finding: Finding, margins: Sequence[float], low: float, high: float, x: object) -> Markup:
+def _margin_label(finding: Finding, margins: Sequence[float], low: float, high: float) -> Markup:
     if finding.equivalence:
         label, at = f"must lie {wording.wanted(finding)}", sum(margins) / len(margins)
     elif finding.value is None:

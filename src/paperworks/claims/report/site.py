@@ -24,7 +24,7 @@ from paperworks.claims.ledger import DEFAULT_PATH, Ledger
 from paperworks.claims.paper import load_paper
 from paperworks.claims.report import text
 from paperworks.claims.report.content import PaperPage, gather
-from paperworks.claims.report.speeds import Measured, read_speeds
+from paperworks.claims.report.speeds import Measured, read_speeds, shipped_speeds
 from paperworks.claims.statistics import MIN_UNITS
 from paperworks.claims.verdict import VERDICTS, Verdict
 
@@ -50,7 +50,7 @@ def write_site(
         out: The site's folder.
         papers: Slugs of the papers shown; all unless given.
         ledger: Your outcomes; ``paperworks-runs/ledger.db`` here when it is there, unless given.
-        speed: JSON file of measured speed ratios, as `paperworks speed --json` prints them.
+        speed: JSON file of speed ratios, as `paperworks speed --json` prints them, shown instead of the shipped ones.
         source: "shipped" leaves every ledger out, "yours" the shipped evidence.
 
     Returns:
@@ -113,8 +113,8 @@ def collect(
 ) -> list[PaperPage]:
     """Judge the papers and gather their pages, in the catalogue's order."""
     rooms = catalog.rooms()
-    chosen = list(rooms) if papers is None else list(dict.fromkeys(catalog.find(name).slug for name in papers))
-    verdicts = _by_paper(api.verdicts(chosen, ledger=ledger, source=source) if chosen else [])
+    chosen = list(rooms) if not papers else list(dict.fromkeys(catalog.find(name).slug for name in papers))
+    verdicts = _by_paper(api.verdicts(chosen if papers else (), ledger=ledger, source=source))
     names = text.Names()
     pages = []
     with _opened(ledger, source) as opened:
@@ -127,7 +127,7 @@ def collect(
             beside: list[Verdict] = []
             if shipped is not None and shipped.rows and any(v.evidence == "yours" for v in own):
                 beside = api.verdicts([slug], source="shipped")
-            ratios = [one for one in measured if one.paper == slug]
+            ratios = [one for one in measured if one.paper == slug] or shipped_speeds(room)
             pages.append(gather(room, paper, own, beside, shipped, yours, ratios, names.new(slug)))
     return pages
 
@@ -197,6 +197,7 @@ def environment() -> jinja2.Environment:
     )
     made.filters["spans"] = text.code_spans
     made.filters["prose"] = text.prose
+    made.filters["listed"] = text.listed
     made.filters["quoted"] = urllib.parse.quote
     made.globals |= {
         "VERDICTS": VERDICTS,

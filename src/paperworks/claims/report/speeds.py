@@ -1,11 +1,14 @@
-"""Measured speed ratios, read from the JSON document that `paperworks speed --json` prints."""
+"""Measured speed ratios: those a room ships, or a document that `paperworks speed --json` printed."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from paperworks.claims import speed
+from paperworks.claims.catalog import Room
 from paperworks.claims.errors import PaperError
 
 
@@ -29,6 +32,18 @@ class Measured(BaseModel):
     low: float
     high: float
     pairs: int = 0
+
+
+def shipped_speeds(room: Room) -> list[Measured]:
+    """The ratios in a room's ``speed.json``; none when it was never measured.
+
+    Raises:
+        PaperError: When the file is not what `paperworks speed --save` writes.
+    """
+    try:
+        return [Measured(paper=room.slug, **dataclasses.asdict(ratio)) for ratio in speed.saved(room.folder)]
+    except (ValueError, TypeError) as error:
+        raise PaperError(f"{room.folder / 'speed.json'} holds no speed ratios: {error}") from None
 
 
 def read_speeds(path: Path) -> list[Measured]:

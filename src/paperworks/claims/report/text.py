@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from paperworks.claims import wording
 from paperworks.claims.paper import Paper
-from paperworks.claims.report.docstring import blocks
+from paperworks.claims.report.docstring import Block, blocks, statements
 
 TESTS = {
     "direct": "direct test",
@@ -43,7 +43,7 @@ FLAGS = {
     "statement_changed": "The statement was changed after these runs; only fresh seeds can judge it.",
     "code_changed": "The code was changed after these runs.",
     "exploratory": "Seeds other than the declared ones: exploratory.",
-    "secondary_basis": "Details of the method are known to us from secondary sources only and may differ from the authors'.",
+    "secondary_basis": "Details of the method are known from secondary sources only and may differ from the authors'.",
 }
 VERDICT_MEANING = {
     "supported": "The whole 95 % interval of the contrast lies beyond the margin, and the sign-flip test agrees.",
@@ -94,8 +94,17 @@ def code_spans(text: str) -> Markup:
 
 def prose(text: str) -> Markup:
     """A docstring's text as paragraphs, lists and literal blocks."""
+    return _markup(blocks(text))
+
+
+def listed(text: str) -> Markup:
+    """A docstring's section of short statements, as a list."""
+    return _markup(statements(text))
+
+
+def _markup(found: Iterable[Block]) -> Markup:
     made = []
-    for block in blocks(text):
+    for block in found:
         if block.kind == "list":
             entries = Markup("").join(Markup("<li>{}</li>").format(code_spans(entry)) for entry in block.lines)
             made.append(Markup("<ul>{}</ul>").format(entries))

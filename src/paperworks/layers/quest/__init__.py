@@ -28,8 +28,9 @@ Differences from the paper:
     the start values of `qk_ds` (ours: d^(1/4) each); the order of metric and normalisation in `elliptical_quest` (ours:
     softmax(q diag(m) kbar^T), m for each sample and head).
     `eps` = 1e-6, norms in float32 for 16-bit inputs, and zeros for rows that may attend to nothing are our choices.
-    The sizes of the retrieval task are ours: the paper's are not known to us. There QK normalisation does as well as
-    QUEST, which is not what the paper reports.
+    The sizes of the retrieval task are ours: the paper's are not known to us. In our pilots QK normalisation does as
+    well there as QUEST, which is not what the paper reports.
+    `batch_first` is False unless asked for, as in torch.
     `rescale_queries`, `distill_attention`, `AttentionProbe` and `UnitKeyCache` are additions.
 """
 

@@ -40,7 +40,7 @@ NORMS = tuple(FORMS)
 
 
 def initial_gain(norm: str, head_dim: int) -> float:
-    """Value that the gains of a variant start from: logits then lie within +-sqrt(d), as for standard attention."""
+    """Return the value that the gains of a variant start from: logits then lie within +-sqrt(d)."""
     return {"qk": head_dim**0.5, "qk_hs": head_dim**0.5, "qk_ds": head_dim**0.25}.get(norm, 1.0)
 
 

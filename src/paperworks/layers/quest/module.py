@@ -25,8 +25,8 @@ class QuestAttention(nn.MultiheadAttention):
 
     It loads the state dict of an `nn.MultiheadAttention` of the same sizes; gains that such a dict lacks keep their
     value. With `norm="none"` it computes the same function. It differs in three ways: a row that may attend to nothing
-    gives zeros (torch: NaN), `is_causal=True` without a mask builds the triangle (torch: an error), and nested tensors
-    are refused.
+    gives zeros (torch: zeros or NaN, by path), `is_causal=True` without a mask builds the triangle (torch: an error),
+    and nested tensors are refused.
 
     Args:
         embed_dim: width E of queries and outputs; a multiple of `num_heads`.

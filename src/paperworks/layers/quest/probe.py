@@ -62,7 +62,8 @@ class AttentionProbe:
     gradients or random numbers changes.
 
     Args:
-        model: holds at least one such layer. A step is one forward pass of it.
+        model: holds at least one such layer; layers of transformers models are not among them. A step is one forward
+            pass of it.
         every: passes from one reading to the next.
 
     Attributes:

@@ -159,7 +159,7 @@ class RetrievalModel(nn.Module):
             parts = weight(token, width), bias(width), weight(width, width), bias(width)
             self.embed = nn.ParameterList(parts)
         if host == "bias_free":
-            self.qk, self.qk_bias = weight(task.features, width, width), None
+            self.qk = weight(task.features, width, width)
             self.value, self.value_bias = weight(token, width), bias(width)
         else:
             self.qkv, self.qkv_bias = weight(inner, width, width, width), bias(3 * width)

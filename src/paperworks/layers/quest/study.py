@@ -61,6 +61,12 @@ def biased_retrieval(trial: Trial[Retrieval]) -> Outcome:
     optimizer = GridAdamW(list(model.parameters()), rates, decays)
     stream = trial.generator("train")
     cue = task.sample(c.test // 2, trial.generator("cue"), biased_share=1.0)
+    test = task.sample(c.test, trial.generator("test"), biased_share=0.0)
+
+    @torch.no_grad()
+    def unbiased_accuracy() -> torch.Tensor:  # (runs,)
+        return (model(test.tokens).argmax(dim=-1) == test.label).double().mean(dim=1)
+
     for step in range(c.steps):
         batch = task.sample(c.batch, stream)
         weight = torch.ones(c.batch) if trial.level["cue"] == "present" else (~batch.biased).float()
@@ -71,17 +77,22 @@ def biased_retrieval(trial: Trial[Retrieval]) -> Outcome:
         if step % 20 == 0 or step == c.steps - 1:
             trial.progress(step, c.steps)
             trial.curve("key_ratio", step, key_ratio(model, cue).mean().item())
-    test = task.sample(c.test, trial.generator("test"), biased_share=0.0)
+        if step % 60 == 0 or step == c.steps - 1:
+            accuracy = unbiased_accuracy()
+            trial.curve("acc", step, accuracy.mean().item())
+            trial.curve("success", step, (accuracy >= c.solved).double().mean().item())
+    accuracy = unbiased_accuracy()
     with torch.no_grad():
-        accuracy = (model(test.tokens).argmax(dim=-1) == test.label).double().mean(dim=1)  # (runs,)
         q, k, _ = model.project(test.tokens)
         top = model.attention.logits(q, k).abs().flatten(1).amax(dim=1).double()
+    # A run that blew up counts as one with very large logits and no preference among its keys.
+    top, ratio = top.nan_to_num(nan=1e30).clamp(1e-12, 1e30), key_ratio(model, cue).nan_to_num(nan=1.0, posinf=1.0)
     return Outcome(
         metrics={
             "success": (accuracy >= c.solved).double().mean(),
             "acc": accuracy.mean(),
-            "key_ratio": key_ratio(model, cue).mean(),
-            "log_max_logit": top.clamp(1e-12, 1e30).log10().mean(),
+            "key_ratio": ratio.mean(),
+            "log_max_logit": top.log10().mean(),
         }
     )
 
