@@ -32,6 +32,15 @@ $(VENV)/.test: $(SETUP_FILES) | $(BIN)/uv
 	$(UV_INSTALL) --quiet -e '.[all,dev]' --group peers
 	@touch $@
 
+$(VENV)/.browser: | $(BIN)/uv
+	@command -v chromium >/dev/null 2>&1 || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	    echo "Installing Debian's chromium for the report's tests (about 120 MB to download)."; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; \
+	  else false; fi; \
+	} || echo "No chromium here: the report's browser tests will be skipped."
+	@touch $@
+
 demo: $(VENV)/.demo  ## One claim of QUEST on real digits, shipped against yours, in about 2 minutes
 	@$(BIN)/paperworks data quest
 	@$(BIN)/paperworks verdicts quest
@@ -43,7 +52,7 @@ demo-full: $(VENV)/.demo  ## The whole laptop study of QUEST, rerun here
 	@$(BIN)/paperworks data quest
 	@$(BIN)/paperworks run quest --scale laptop --compare
 
-test: $(VENV)/.test  ## Lint, types, import rules and all tests but the slow ones
+test: $(VENV)/.test $(VENV)/.browser  ## Lint, types, import rules and all tests but the slow ones
 	@$(BIN)/paperworks data mnist5k digits8x8
 	$(BIN)/ruff check src tests
 	$(BIN)/ruff format --check src tests

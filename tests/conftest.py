@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -128,12 +128,37 @@ def desk(make_desk: Callable[..., Desk]) -> Desk:
 
 
 @pytest.fixture
-def toy(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """The toy paper, found by this process too."""
-    monkeypatch.syspath_prepend(str(desk.plugins))
-    monkeypatch.chdir(desk.folder)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "toy_papers"]:
-        monkeypatch.delitem(sys.modules, name)
-    yield desk
+def make_toy(make_desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Desk]]:
+    """Makes toy papers that this process finds too; it then works in the desk's folder, with a cache of its own."""
+
+    def make(**files: str) -> Desk:
+        desk = make_desk(**files)
+        monkeypatch.syspath_prepend(str(desk.plugins))
+        monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a study edited within a second would be found in it
+        monkeypatch.setenv("PAPERWORKS_CACHE", str(desk.folder.parent / "cache"))
+        monkeypatch.chdir(desk.folder)
+        forget()
+        return desk
+
+    yield make
+    forget()
+
+
+def forget() -> None:
+    """Let the toy paper be imported anew."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "toy_papers"]:
         del sys.modules[name]
+
+
+@pytest.fixture
+def toy(make_toy: Callable[..., Desk]) -> Desk:
+    """The toy paper, found by this process too."""
+    return make_toy()
+
+
+@pytest.fixture
+def lab(make_toy: Callable[..., Desk]) -> Desk:
+    """The second toy paper, with knobs, prepared artefacts and items."""
+    from toy_package import LAB_PAPER, LAB_STUDY
+
+    return make_toy(paper=LAB_PAPER, study=LAB_STUDY)

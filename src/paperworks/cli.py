@@ -229,11 +229,12 @@ def report(
     papers: Papers = None,
     out: Annotated[Path, typer.Option("--out", help="The folder to write.")] = Path("paperworks-report"),
     ledger: LedgerOption = None,
+    shipped: Annotated[bool, typer.Option("--shipped", help="Leave your ledger out.")] = False,
 ) -> None:
     """Write the papers, their verdicts and the evidence as pages that open from disk."""
     from paperworks.claims.report import write_site
 
-    index = write_site(out, papers or None, ledger)
+    index = write_site(out, papers or None, ledger, source="shipped" if shipped else None)
     print(f"report: {index.resolve()}")
 
 

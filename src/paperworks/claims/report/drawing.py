@@ -6,7 +6,9 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from paperworks.claims import wording
 from paperworks.claims.verdict import Finding
@@ -220,12 +222,14 @@ class Scale:
     high: float
     log: bool
 
-    def share(self, value: float) -> float:
-        """Where a value lies, 0 at the bottom and 1 at the top; what lies outside is put on the edge."""
-        low, high, at = self.low, self.high, value
+    def shares(self, values: Sequence[float]) -> NDArray[np.float64]:
+        """Where values lie, 0 at the bottom and 1 at the top; what lies outside is put on the edge."""
+        at: NDArray[np.float64] = np.clip(np.asarray(values, dtype=np.float64), self.low, self.high)
+        low, high = self.low, self.high
         if self.log:
-            low, high, at = math.log10(low), math.log10(high), math.log10(max(value, self.low))
-        return min(1.0, max(0.0, (at - low) / (high - low)))
+            at, low, high = np.log(at), math.log(low), math.log(high)
+        shares: NDArray[np.float64] = (at - low) / (high - low)
+        return shares
 
     def ticks(self) -> list[float]:
         """Where its ticks stand."""
@@ -268,46 +272,27 @@ def panel(curves: Sequence[Curve], scale: Scale, order: Mapping[str, int], ancho
     last = max(max(c.step) for c in curves)
     width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
 
-    def x(step: float) -> float:
-        return _LEFT + (width * (step - first) / (last - first) if last > first else width / 2)
+    def points(steps: Sequence[float], values: Sequence[float]) -> list[Point]:
+        across = (np.asarray(steps, dtype=float) - first) / (last - first) if last > first else np.full(len(steps), 0.5)
+        x, y = _LEFT + width * across, _TOP + height * (1 - scale.shares(values))
+        return list(zip(x.tolist(), y.tolist(), strict=True))
 
-    def y(value: float) -> float:
-        return _TOP + height * (1 - scale.share(value))
-
-    values = scale.ticks()
+    # Only numbers of ours are put into these parts; every name goes through `format`, which escapes it.
     parts = []
-    for value, label in zip(values, _scale_labels(values, scale), strict=True):
-        parts.append(
-            Markup('<line class="grid" x1="{0}" x2="{1}" y1="{2}" y2="{2}"/>').format(
-                _LEFT, _WIDTH - _RIGHT, f"{y(value):.1f}"
-            )
-        )
-        parts.append(
-            Markup('<text class="tick" x="{}" y="{}" text-anchor="end">{}</text>').format(
-                _LEFT - 6, f"{y(value) + 4:.1f}", label
-            )
-        )
+    values = scale.ticks()
+    for (_, y), label in zip(points([first] * len(values), values), _scale_labels(values, scale), strict=True):
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text class="tick" x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
     steps = ticks(first, last, 4)
-    for step, label in zip(steps, tick_labels(steps), strict=True):
-        parts.append(
-            Markup('<text class="tick" x="{}" y="{}" text-anchor="middle">{}</text>').format(
-                f"{min(x(step), _WIDTH - 14):.1f}", _HEIGHT - 8, label
-            )
-        )
-    parts.append(
-        Markup('<line class="axis" x1="{0}" x2="{1}" y1="{2}" y2="{2}"/>').format(_LEFT, _WIDTH - _RIGHT, _TOP + height)
-    )
+    for (x, _), label in zip(points(steps, [scale.low] * len(steps)), tick_labels(steps), strict=True):
+        at = f'x="{min(x, _WIDTH - 14):.1f}" y="{_HEIGHT - 8}"'
+        parts.append(f'<text class="tick" {at} text-anchor="middle">{label}</text>')
+    bottom = _TOP + height
+    parts.append(f'<line class="axis" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{bottom}" y2="{bottom}"/>')
     for curve in curves:
-        upper = [(x(s), y(v)) for s, v in zip(curve.step, curve.high, strict=True)]
-        lower = [(x(s), y(v)) for s, v in zip(curve.step, curve.low, strict=True)]
-        parts.append(
-            Markup('<path class="band arm-{}" d="{}Z"/>').format(
-                order[curve.arm] % COLOURS, _path([*upper, *reversed(lower)])
-            )
-        )
-    for curve in curves:
-        points = [(x(s), y(v)) for s, v in zip(curve.step, curve.mean, strict=True)]
-        parts.append(_line(points, order[curve.arm]))
+        outline = points(curve.step, curve.high) + points(curve.step, curve.low)[::-1]
+        parts.append(f'<path class="band arm-{order[curve.arm] % COLOURS}" d="{_path(outline)}Z"/>')
+    parts += [_line(points(curve.step, curve.mean), order[curve.arm]) for curve in curves]
     described_ = "; ".join(
         f"{c.arm} from {wording.about(c.mean[0])} to {wording.about(c.mean[-1])}" for c in curves if len(c.mean)
     )
@@ -320,7 +305,7 @@ def panel(curves: Sequence[Curve], scale: Scale, order: Mapping[str, int], ancho
         anchor,
         title,
         f"Means by step, {wording.number(first)} to {wording.number(last)}: {described_}.",
-        Markup("").join(parts),
+        Markup("".join(parts)),
     )
 
 
@@ -343,20 +328,22 @@ def _path(points: Iterable[Point]) -> str:
 
 def _line(points: Sequence[Point], number: int, marked: Sequence[int] | None = None) -> Markup:
     dash = _DASHES[(number + number // COLOURS) % len(_DASHES)]
-    line = Markup('<path class="line arm-{}" stroke-dasharray="{}" d="{}"/>').format(
-        number % COLOURS, dash or "none", _path(points)
-    )
     if marked is None:
         last = len(points) - 1
         marked = sorted({round(last * share) for share in (0.08 + 0.03 * (number % COLOURS), 0.5, 0.96)})
-    return line + Markup("").join(_marker(points[i], number) for i in marked)
+    markers = "".join(_marker(points[i], number) for i in marked)
+    arm = number % COLOURS
+    return Markup(
+        f'<path class="line arm-{arm}" stroke-dasharray="{dash or "none"}" d="{_path(points)}"/>'
+        f'<path class="marker arm-{arm}" d="{markers}"/>'
+    )
 
 
-def _marker(point: Point, number: int) -> Markup:
+def _marker(point: Point, number: int) -> str:
     """A small shape of the arm's own: circle, square, triangle, diamond, cross, turned triangle."""
     x, y = point
     r = 3.4
-    shapes = (
+    shapes: tuple[str, ...] = (
         f"M{x - r:.1f} {y:.1f}a{r} {r} 0 1 0 {2 * r} 0a{r} {r} 0 1 0 {-2 * r} 0Z",
         f"M{x - r:.1f} {y - r:.1f}h{2 * r}v{2 * r}h{-2 * r}Z",
         f"M{x:.1f} {y - r - 0.6:.1f}l{r + 0.6} {2 * r}h{-2 * r - 1.2}Z",
@@ -364,4 +351,4 @@ def _marker(point: Point, number: int) -> Markup:
         f"M{x - r:.1f} {y - r:.1f}l{2 * r} {2 * r}m0 {-2 * r}l{-2 * r} {2 * r}",
         f"M{x:.1f} {y + r + 0.6:.1f}l{r + 0.6} {-2 * r}h{-2 * r - 1.2}Z",
     )
-    return Markup('<path class="marker arm-{}" d="{}"/>').format(number % COLOURS, shapes[number % COLOURS])
+    return shapes[number % COLOURS]
