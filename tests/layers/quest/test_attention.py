@@ -213,6 +213,31 @@ def test_any_number_of_leading_axes(lead):
         torch.testing.assert_close(out[at], alone[0])
 
 
+def test_queries_are_shared_along_leading_axes_of_size_one():
+    q, k, v = rand(1, 1, H, N, D), rand(4, 3, H, S, D, seed=1), rand(4, 3, H, S, DV, seed=2)
+    keep = rand(4, 1, 1, N, S, seed=3) > 0
+    expected = quest_attention(q.expand(4, 3, H, N, D), k, v, attn_mask=keep.expand(4, 3, H, N, S))
+    torch.testing.assert_close(quest_attention(q, k, v, attn_mask=keep), expected)
+    torch.testing.assert_close(quest_attention(q[0], k[0], v[0]), quest_attention(q.expand(4, 3, H, N, D), k, v)[0])
+    one_head = quest_attention(q[..., :1, :, :], k, v)
+    torch.testing.assert_close(one_head, quest_attention(q[..., :1, :, :].expand(4, 3, H, N, D), k, v))
+
+
+def test_no_queries_and_no_batch_give_empty_outputs():
+    q, k, v = rand(2, H, N, D), rand(2, H, S, D, seed=1), rand(2, H, S, DV, seed=2)
+    assert quest_attention(q[:, :, :0], k, v).shape == (2, H, 0, DV)
+    assert quest_attention(q[:0], k[:0], v[:0]).shape == (0, H, N, DV)
+
+
+def test_a_key_shorter_than_eps_is_divided_by_eps():
+    q, k, v = rand(H, N, D), rand(H, S, D, seed=1), rand(H, S, DV, seed=2)
+    k[:, 0] *= 1e-3
+    out = quest_attention(q, k, v, eps=0.5)
+    torch.testing.assert_close(out, reference.attention(q, k, v, "quest", eps=0.5))
+    torch.testing.assert_close(attention_weights(q, k, eps=0.5) @ v, out)
+    assert not torch.allclose(out, quest_attention(q, k, v))
+
+
 def test_keys_and_masks_are_shared_along_leading_axes_of_size_one():
     q, k, v = rand(2, 3, H, N, D), rand(1, 3, 1, S, D, seed=1), rand(1, 3, 1, S, DV, seed=2)
     keep = rand(2, 1, 1, N, S, seed=3) > 0
@@ -304,6 +329,14 @@ Q, K, V = torch.zeros(2, 3, 4), torch.zeros(2, 5, 4), torch.zeros(2, 5, 4)
         ({"q": torch.zeros(4)}, ["q has shape (4,)", "(..., tokens, features)"]),
         ({"q": torch.zeros(4, 3, 4)}, ["k has 2 heads and q 4", "enable_gqa=True"]),
         ({"q": torch.zeros(5, 3, 4), "enable_gqa": True}, ["k has 2 heads", "divisors of q's 5"]),
+        ({"q": Q.long()}, ["q has dtype torch.int64", "floating"]),
+        ({"v": torch.zeros(3, 5, 4)}, ["v has 3 heads", "2"]),
+        (
+            {"q": torch.zeros(4, 2, 3, 4), "k": torch.zeros(3, 2, 5, 4), "v": torch.zeros(3, 2, 5, 4)},
+            ["q, k, v have shapes (4, 2, 3, 4), (3, 2, 5, 4)", "broadcast"],
+        ),
+        ({"norm": "qk_ds", "k_gain": torch.ones(3)}, ["k_gain has shape (3,)", "(2, 5, 4)"]),
+        ({"norm": "qk_hs", "q_gain": torch.ones(4)}, ["q_gain has shape (4,)", "norm='qk_hs'", "(..., h, 1, 1)"]),
         ({"attn_mask": torch.zeros(3, 4)}, ["attn_mask has shape (3, 4)", "(2, 3, 5)"]),
         ({"attn_mask": torch.zeros(3, 5, dtype=torch.int64)}, ["dtype torch.int64", "bool (True keeps)"]),
         ({"attn_mask": torch.zeros(3, 5), "is_causal": True}, ["is_causal=True", "attn_mask"]),

@@ -91,6 +91,21 @@ def test_options_modes_and_sharing_survive():
     assert type(convert_attention(nn.MultiheadAttention(E, H))) is QuestAttention
 
 
+def test_hooks_stay_and_parametrised_weights_are_refused():
+    model = encoder(1)
+    seen = []
+    handle = model.layers[0].self_attn.register_forward_hook(lambda *_: seen.append(1))
+    x = torch.randn(2, 4, E)
+    convert_attention(model)(x)
+    assert seen == [1]
+    handle.remove()
+    model(x)
+    assert seen == [1]
+    layer = nn.utils.parametrizations.weight_norm(nn.MultiheadAttention(E, H), "in_proj_weight")
+    with pytest.raises(ValueError, match=r"in_proj_weight of .* is parametrised; allowed are plain parameters"):
+        convert_attention(nn.ModuleList([layer]))
+
+
 def test_elliptical_layers_follow_each_other():
     model = convert_attention(encoder(3), "elliptical_quest")
     layers = [layer.self_attn for layer in model.layers]
@@ -237,6 +252,17 @@ def test_transformers_cache_and_padding_agree_with_full_recomputation():
         positions = (mask.cumsum(1) - 1).clamp_min(0)
         shifted = model(padded, attention_mask=mask, position_ids=positions).logits[:, 3:]
         torch.testing.assert_close(shifted, full, rtol=1e-4, atol=1e-4)
+
+
+def test_transformers_generate_with_and_without_its_cache():
+    model = convert_attention(llama())
+    ids = torch.randint(1, 50, (2, 5))
+    for options in ({}, {"num_beams": 2}):
+        texts = [
+            model.generate(ids, max_new_tokens=6, do_sample=False, pad_token_id=0, use_cache=cached, **options)
+            for cached in (True, False)
+        ]
+        assert torch.equal(*texts)
 
 
 def test_transformers_model_loads_with_attn_implementation(tmp_path):

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import math
+import pickle
 import re
 
 import pytest
@@ -199,6 +200,33 @@ def test_elliptical_reads_the_values_of_the_layer_before():
     assert two._before[0] is one
 
 
+def test_elliptical_values_stay_out_of_files_and_replicas_are_refused():
+    """Copies hold no data of the last pass; nn.DataParallel would compare with the values of another replica."""
+    first, second = (QuestAttention(E, H, batch_first=True, norm="elliptical_quest") for _ in range(2))
+    second.follow(first)
+    x = rand(B, N, E).float()
+    first(x, x, x)
+    assert first._values is not None
+    assert pickle.loads(pickle.dumps(first))._values is None
+    replica = second._replicate_for_data_parallel()
+    replica._parameters, replica._modules = second._parameters, second._modules
+    with pytest.raises(ValueError, match=r"replica of nn.DataParallel .* allowed is DistributedDataParallel"):
+        replica(x, x, x)
+
+
+def test_eps_reaches_the_fused_path_the_weights_and_the_cache():
+    torch.manual_seed(0)
+    layer = QuestAttention(E, H, batch_first=True, eps=100.0, dtype=torch.float64)  # no key is that long
+    x = rand(B, N, E)
+    q, k, v = project_heads(layer, x, x, x)
+    expected = layer.out_proj(((q @ k.mT / 100).softmax(-1) @ v).transpose(1, 2).flatten(2))
+    torch.testing.assert_close(layer(x, x, x)[0], expected)
+    torch.testing.assert_close(layer(x, x, x, need_weights=False)[0], expected)
+    cache = UnitKeyCache()
+    cache.append(k[..., :-1, :], v[..., :-1, :], eps=100.0)
+    torch.testing.assert_close(layer.decode(x[:, -1:], cache), expected[:, -1:])
+
+
 @pytest.mark.parametrize("norm", [n for n in NORMS if n != "elliptical_quest"])
 def test_decoding_with_cached_unit_keys_equals_full_recomputation(norm):
     """Prompt of 3 tokens, one single token, then two at once, past the first growth of the cache."""
@@ -230,6 +258,11 @@ X = torch.zeros(B, N, E)
     [
         (lambda: QuestAttention(E, H, norm="keys"), ["norm='keys'", "'quest'"]),
         (lambda: QuestAttention(9, H), ["embed_dim=9", "num_heads=2"]),
+        (lambda: QuestAttention(E, 0), ["num_heads=0; allowed are 1, 2"]),
+        (lambda: QuestAttention(E, H)(X[..., :6], X, X), ["query has width 6; allowed is 8"]),
+        (lambda: QuestAttention(E, H, vdim=6)(X, X, X), ["value has width 8; allowed is 6"]),
+        (lambda: QuestAttention(E, H, batch_first=True)(X, X, X[:, :2]), ["(3, 4, 8), (3, 2, 8)", "keys and values"]),
+        (lambda: QuestAttention(E, H, batch_first=True)(X, X[:1], X[:1]), ["(1, 4, 8)", "one batch"]),
         (lambda: QuestAttention(E, H)(X, X, X[0]), ["(3, 4, 8), (4, 8)", "2 or all with 3 axes"]),
         (
             lambda: QuestAttention(E, H, batch_first=True)(X, X, X, attn_mask=torch.zeros(3, 4)),

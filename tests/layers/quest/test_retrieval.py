@@ -104,6 +104,21 @@ def test_initial_weights_are_xavier_for_each_projection_and_biases_zero():
     assert model.qkv_bias.eq(0).all()
 
 
+@pytest.mark.parametrize("host", ["embedding", "layernorm"])
+def test_hosts_with_a_network_before_the_attention(host):
+    """Two linear layers with a ReLU between, then the plain norm: mean 0 and variance 1 of each token."""
+    model = RetrievalModel(TASK, 2, RunAttention, seeded(), host).double()
+    tokens = TASK.sample(3, seeded(1)).tokens.double()
+    first, first_bias, second, second_bias = model.embed
+    for run in range(2):
+        x = (tokens @ first[run] + first_bias[run]).clamp_min(0) @ second[run] + second_bias[run]
+        if host == "layernorm":
+            x = (x - x.mean(-1, keepdim=True)) / (x.var(-1, unbiased=False, keepdim=True) + 1e-5).sqrt()
+        want = (x @ model.qkv[run] + model.qkv_bias[run]).reshape(3, TASK.length, 3, 2, 16).permute(2, 0, 3, 1, 4)
+        for got, expected in zip(model.project(tokens), want, strict=True):
+            torch.testing.assert_close(got[run], expected)
+
+
 def test_bias_free_looks_at_the_real_part_alone():
     model = RetrievalModel(TASK, 2, RunAttention, seeded(), "bias_free")
     tokens = TASK.sample(4, seeded()).tokens

@@ -54,6 +54,20 @@ def test_attacks_stay_in_the_ball_and_the_bounds_and_raise_the_loss(case, loss):
     assert all(p.grad is None for p in model.parameters())
 
 
+def test_pgd_starts_where_its_generator_says(case):
+    """With steps of length 0 what is left is the start: a uniform draw in the ball."""
+    model, images, labels = case
+    grey = torch.full_like(images, 0.5)
+    start = [
+        pgd(model, grey, labels, 0.1, step_size=0.0, generator=torch.Generator().manual_seed(seed)) - grey
+        for seed in (0, 0, 1)
+    ]
+    assert torch.equal(start[0], start[1])
+    assert not torch.equal(start[0], start[2])
+    assert start[0].std() == pytest.approx(0.1 / 3**0.5, rel=0.1)
+    assert torch.equal(pgd(model, images, labels, 0.1, step_size=0.0), images)
+
+
 def test_an_attack_on_an_image_does_not_depend_on_its_batch(case):
     model, images, labels = case
     torch.testing.assert_close(pgd(model, images, labels, 0.1)[:1], pgd(model, images[:1], labels[:1], 0.1))
@@ -90,8 +104,13 @@ def test_corruptions_keep_shape_type_and_range_and_grow_with_severity(kind):
         assert out.max() <= 1
         distance.append(np.abs(out - IMAGES).mean())
     assert np.array_equal(IMAGES, before)
-    if kind != "shift":  # on white noise one wrong place is as far off as another
+    if kind == "shift":  # on white noise one wrong place is as far off as another
+        assert 0 < CORRUPTIONS[kind][0] < CORRUPTIONS[kind][1] < CORRUPTIONS[kind][2]
+    else:
         assert 0 < distance[0] < distance[1] < distance[2]
+    if kind in ("occlusion", "shift", "rotation"):  # each image draws its own place or sign
+        same = corrupt(np.repeat(IMAGES[:1], 30, 0), kind, 2, np.random.default_rng(3))
+        assert len(np.unique(same.reshape(30, -1), axis=0)) == {"occlusion": 30, "shift": 4, "rotation": 2}[kind]
     repeat = [corrupt(IMAGES, kind, 2, np.random.default_rng(3)) for _ in range(2)]
     assert np.array_equal(*repeat)
 
@@ -142,6 +161,8 @@ def test_vit_reads_patches_in_their_place():
     model(changed)
     moved = (seen[0] - seen[1]).abs().amax((0, 2)) > 1e-6
     assert moved.tolist() == [False, False, False, True, False]
+    swapped = torch.cat([images[..., 4:], images[..., :4]], dim=-1)  # the same patches in other places
+    assert (model(swapped) - model(images)).abs().max() > 1e-4
 
 
 def test_vit_takes_a_norm_or_an_attention_of_ones_own():

@@ -22,6 +22,14 @@ Example:
     >>> layer(x, x, x, need_weights=False)[0].shape
     torch.Size([2, 10, 64])
 
+    In a model of yours, and in one of transformers:
+    >>> from paperworks.layers.quest import convert_attention
+    >>> encoder = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(64, 8, batch_first=True), 2)
+    >>> convert_attention(encoder)(x).shape
+    torch.Size([2, 10, 64])
+    >>> from paperworks.layers.quest import register_quest
+    >>> register_quest()  # then AutoModel.from_pretrained(..., attn_implementation="quest")
+
 Differences from the paper:
     The paper's text and code were not at hand; the method was written from its abstract and from summaries by others.
     Not confirmed: the start value of C in `qk`, and whether it is learned there (ours: sqrt(d), learned); C = 1 in `q`;
@@ -29,9 +37,13 @@ Differences from the paper:
     softmax(q diag(m) kbar^T), m for each sample and head).
     `eps` = 1e-6, norms in float32 for 16-bit inputs, and zeros for rows that may attend to nothing are our choices.
     The sizes of the retrieval task are ours: the paper's are not known to us. In our pilots QK normalisation does as
-    well there as QUEST, which is not what the paper reports.
+    well there as QUEST, which is not what the paper reports, and the cue does harm only where queries and keys are
+    affine in the tokens: behind an embedding network it helps.
+    `elliptical_quest` takes its metric from all tokens of a sequence, padded ones included.
     `batch_first` is False unless asked for, as in torch.
     `rescale_queries`, `distill_attention`, `AttentionProbe` and `UnitKeyCache` are additions.
+    Not here: the paper's own runs (ImageNet-1k and its variants, AutoAttack, segmentation, language, graphs, time
+    series, point clouds). Ours are small Vision Transformers on digits.
 """
 
 from paperworks._lazy import attach

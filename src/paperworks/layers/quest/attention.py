@@ -11,6 +11,7 @@ row towards that key at once. QUEST keeps the first and removes the second. (Equ
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -85,22 +86,20 @@ def quest_attention(
     _check(q, k, v, attn_mask, is_causal, norm, q_gain, k_gain, enable_gqa)
     q, k, scale = prepare(q, k, norm, q_gain, k_gain, eps)
     mask, dead = _mask(attn_mask, q.dtype)
-    shape = (*q.shape[:-1], v.shape[-1])
-    # Only 4-d tensors reach the fused kernels; further leading axes would take the slow unfused path.
-    if q.ndim > 4:
-        lead = q.shape[:-3]
-        k, v = k.expand(*lead, *k.shape[-3:]), v.expand(*lead, *v.shape[-3:])
-        mask = mask.expand(*lead, *mask.shape[-3:]) if mask is not None and mask.ndim > 3 else mask
+    # Only 4-d tensors of one batch size reach the fused kernels; others would take the slow unfused path.
+    lead = _lead(q, k, v)
     out = F.scaled_dot_product_attention(
-        _four(q),
-        _four(k),
-        _four(v),
-        attn_mask=mask if mask is None or mask.ndim < 3 else _four(mask),
+        _four(q, lead),
+        _four(k, lead),
+        _four(v, lead),
+        attn_mask=mask if mask is None or mask.ndim < 3 else _four(mask, lead),
         dropout_p=dropout_p,
         is_causal=is_causal,
         scale=scale,
         enable_gqa=enable_gqa,
-    ).reshape(shape)  # (2), (3)
+    )  # (2), (3)
+    heads = (*lead, out.shape[1]) if max(q.ndim, k.ndim, v.ndim) > 2 else ()
+    out = out.reshape(*heads, *out.shape[-2:])
     return out if dead is None else out.masked_fill(dead, 0.0)
 
 
@@ -233,24 +232,37 @@ def _mask(attn_mask: Tensor | None, dtype: torch.dtype) -> tuple[Tensor | None, 
     return attn_mask.masked_fill(dead, 0.0).to(dtype), dead
 
 
-def _four(x: Tensor) -> Tensor:
-    return x.reshape(-1, *[1] * (3 - x.ndim), *x.shape[-3:])
+def _lead(*inputs: Tensor) -> tuple[int, ...]:
+    return torch.broadcast_shapes(*(x.shape[:-3] for x in inputs))
+
+
+def _four(x: Tensor, lead: tuple[int, ...]) -> Tensor:
+    """Fold the axes before the heads into one."""
+    if x.ndim > 3:
+        x = x.expand(*lead, *x.shape[-3:])
+    return x.reshape(math.prod(x.shape[:-3]), *[1] * (3 - x.ndim), *x.shape[-3:])
 
 
 def _check(q, k, v, attn_mask, is_causal, norm, q_gain, k_gain, enable_gqa) -> None:
     if norm not in FORMS:
         raise ValueError(f"norm={norm!r}; allowed are {', '.join(map(repr, NORMS))}")
-    for name, gain in (("q_gain", q_gain), ("k_gain", k_gain)):
+    for name, gain, x in (("q_gain", q_gain, q), ("k_gain", k_gain, k)):
+        shape = tuple(getattr(gain, "shape", ()))
         if gain is not None and name not in FORMS[norm].gains:
             takers = [other for other in NORMS if name in FORMS[other].gains]
-            raise ValueError(
-                f"{name} of shape {tuple(gain.shape)} with norm={norm!r}; only {', '.join(takers)} take it"
-            )
+            raise ValueError(f"{name} of shape {shape} with norm={norm!r}; only {', '.join(takers)} take it")
+        if not _broadcasts(shape, x.shape):
+            raise ValueError(f"{name} has shape {shape}; allowed is what broadcasts to {tuple(x.shape)}")
+        # A vector of h gains would pass for d gains where h = d.
+        if norm in ("qk", "qk_hs") and any(n != 1 for n in shape[-2:]):
+            raise ValueError(f"{name} has shape {shape} with norm={norm!r}; allowed are (), or (..., h, 1, 1)")
     for name, x in (("q", q), ("k", k), ("v", v)):
         if x.ndim < 2:
             raise ValueError(
                 f"{name} has shape {tuple(x.shape)}; allowed are two or more axes, (..., tokens, features)"
             )
+        if not x.is_floating_point():
+            raise ValueError(f"{name} has dtype {x.dtype}; allowed are floating point types")
     if q.shape[-1] != k.shape[-1]:
         raise ValueError(f"k has head dimension {k.shape[-1]}; allowed is that of q, {q.shape[-1]}")
     if k.shape[-2] != v.shape[-2]:
@@ -261,6 +273,13 @@ def _check(q, k, v, attn_mask, is_causal, norm, q_gain, k_gain, enable_gqa) -> N
             raise ValueError(f"k has {shared} heads; with enable_gqa=True allowed are divisors of q's {heads}")
         if not enable_gqa and heads != shared and 1 not in (heads, shared):
             raise ValueError(f"k has {shared} heads and q {heads}; allowed are equal numbers, or enable_gqa=True")
+    if k.ndim > 2 and v.ndim > 2 and k.shape[-3] != v.shape[-3]:
+        raise ValueError(f"v has {v.shape[-3]} heads; allowed is the number of k, {k.shape[-3]}")
+    try:
+        lead = _lead(q, k, v)
+    except RuntimeError:
+        shapes = ", ".join(str(tuple(x.shape)) for x in (q, k, v))
+        raise ValueError(f"q, k, v have shapes {shapes}; allowed are axes before the heads that broadcast") from None
     if attn_mask is None:
         return
     if is_causal:
@@ -271,9 +290,11 @@ def _check(q, k, v, attn_mask, is_causal, norm, q_gain, k_gain, enable_gqa) -> N
         raise ValueError(
             f"attn_mask has dtype {attn_mask.dtype}; allowed are bool (True keeps) and floating point (added)"
         )
-    full = (*q.shape[:-1], k.shape[-2])
-    fits = attn_mask.ndim <= len(full) and all(
-        m in (1, n) for m, n in zip(reversed(attn_mask.shape), reversed(full), strict=False)
-    )
-    if not fits:
+    heads = [x.shape[-3] for x in (q, k) if x.ndim > 2]
+    full = (*lead, *([max(heads)] if heads else []), q.shape[-2], k.shape[-2])
+    if not _broadcasts(attn_mask.shape, full):
         raise ValueError(f"attn_mask has shape {tuple(attn_mask.shape)}; allowed is what broadcasts to {full}")
+
+
+def _broadcasts(shape: Sequence[int], full: Sequence[int]) -> bool:
+    return len(shape) <= len(full) and all(m in (1, n) for m, n in zip(reversed(shape), reversed(full), strict=False))

@@ -29,7 +29,8 @@ def convert_attention(
     `register_quest`. A model that is itself an `nn.MultiheadAttention` is not changed: take the one returned.
 
     A trained model does not survive the change of its logits as it is: there is a warning when weights look trained.
-    `rescale_queries` softens the change, `distill_attention` repairs it.
+    `rescale_queries` softens the change, `distill_attention` repairs it. Hooks of the layers stay. With
+    "elliptical_quest" each layer follows the one before it in the module tree.
 
     Args:
         model: any module tree.
@@ -135,8 +136,13 @@ def _converted(old: nn.MultiheadAttention, norm: str) -> QuestAttention:
         norm=norm,
     )
     weight = old.out_proj.weight
+    for name, hooks in vars(old).items():
+        if "_hook" in name:
+            setattr(new, name, hooks)
     for name, p in new.named_parameters(recurse=False):
         kept = old._parameters.get(name)
+        if kept is None and "gain" not in name:
+            raise ValueError(f"{name} of {type(old).__name__} is parametrised; allowed are plain parameters")
         if kept is None:
             start = torch.full(p.shape, initial_gain(norm, new.head_dim), device=weight.device, dtype=weight.dtype)
             kept = nn.Parameter(start)

@@ -28,6 +28,11 @@ class QuestAttention(nn.MultiheadAttention):
     gives zeros (torch: zeros or NaN, by path), `is_causal=True` without a mask builds the triangle (torch: an error),
     and nested tensors are refused.
 
+    `elliptical_quest` compares its values with those that the layer before it (`follow`) had in the same forward pass;
+    without any of the same shape it is `quest`. Its metric is a mean over all tokens, padded ones included. The layer
+    before keeps its last values for that, so finish one pass before the next: recomputing a pass after another one
+    (`torch.utils.checkpoint`) would read the wrong values, and `nn.DataParallel` is refused.
+
     Args:
         embed_dim: width E of queries and outputs; a multiple of `num_heads`.
         num_heads: number of heads H.
@@ -67,7 +72,9 @@ class QuestAttention(nn.MultiheadAttention):
     ) -> None:
         if norm not in FORMS:
             raise ValueError(f"norm={norm!r}; allowed are {', '.join(map(repr, NORMS))}")
-        if embed_dim % num_heads:
+        if num_heads < 1:
+            raise ValueError(f"num_heads={num_heads}; allowed are 1, 2, ...")
+        if embed_dim < 1 or embed_dim % num_heads:
             raise ValueError(f"embed_dim={embed_dim}; allowed are multiples of num_heads={num_heads}")
         super().__init__(
             embed_dim, num_heads, dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, batch_first, device, dtype
@@ -130,6 +137,15 @@ class QuestAttention(nn.MultiheadAttention):
             query, key, value = query[None], key[None], value[None]
         elif not self.batch_first:
             query, key, value = query.transpose(0, 1), key.transpose(0, 1), value.transpose(0, 1)
+        widths = self.embed_dim, self.kdim, self.vdim
+        for name, x, width in zip(("query", "key", "value"), (query, key, value), widths, strict=True):
+            if x.shape[-1] != width:
+                raise ValueError(f"{name} has width {x.shape[-1]}; allowed is {width}")
+        if key.shape[:2] != value.shape[:2] or len(query) != len(key):
+            shapes = ", ".join(str(tuple(x.shape)) for x in (query, key, value))
+            raise ValueError(
+                f"query, key, value are (batch first) {shapes}; allowed are one batch and s keys and values"
+            )
         q, k, v = project_heads(self, query, key, value)
         mask = merge_masks(attn_mask, key_padding_mask, is_causal, q, key.shape[1], k.shape[-2])
         options: dict[str, Any] = {"attn_mask": mask, "norm": self.norm, "eps": self.eps, **self.gains(v)}
@@ -165,11 +181,18 @@ class QuestAttention(nn.MultiheadAttention):
 
     def gains(self, v: Float[Tensor, "b h s d"]) -> Mapping[str, Tensor | None]:
         """Return the gains of `quest_attention`: learned, or the metric of `elliptical_quest` from these values."""
+        if self._before and getattr(self, "_is_replica", False):
+            what = "a replica of nn.DataParallel cannot see the values of the layer before it"
+            raise ValueError(f"norm='elliptical_quest': {what}; allowed is DistributedDataParallel")
         if self._is_followed:
             self._values = v.detach()
         if not self._before or self._before[0]._values is None or self._before[0]._values.shape != v.shape:
             return {"q_gain": self.q_gain, "k_gain": self.k_gain}  # the first layer has no metric yet: m = 1
         return {"q_gain": value_change_metric(v, self._before[0]._values), "k_gain": None}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the values of the last pass out of copies and files."""
+        return self.__dict__ | {"_values": None}
 
     def extra_repr(self) -> str:
         """Show the variant in the printed module."""
