@@ -30,7 +30,8 @@ class Desk:
         return self.folder / "paperworks-runs" / "ledger.db"
 
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "PYTHONPATH": str(self.plugins), "COLUMNS": "200"}
+        path = os.pathsep.join(filter(None, [str(self.plugins), os.environ.get("PYTHONPATH")]))
+        return {**os.environ, "PYTHONPATH": path, "COLUMNS": "200"}
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
         """Start the command line in a process group of its own, as a terminal does."""

@@ -39,7 +39,8 @@ def main() -> None:
     code: object = 0
     try:
         with _terminated_like_interrupted():
-            code = app(standalone_mode=False)
+            if not _read_quickly(sys.argv[1:]):
+                code = app(standalone_mode=False, prog_name="paperworks")
             sys.stdout.flush()  # a reader that is gone is found out here, not at exit
     except PaperworksError as error:
         _complain(str(error), error.exit_code)
@@ -51,10 +52,25 @@ def main() -> None:
     except Exception as error:
         if not hasattr(error, "format_message"):  # typer carries its own copy of click's usage errors
             raise
-        _complain(error.format_message(), 2)
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message(), file=sys.stderr)
+            sys.exit(2)
+        _complain(f"{error.format_message()} (see `paperworks --help`)", 2)
     if code == INTERRUPTED:  # typer swallows a KeyboardInterrupt and returns this
         _complain("interrupted; finished outcomes are in the ledger, and the same command goes on from there", 130)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _read_quickly(arguments: list[str]) -> bool:
+    """Do `list` and `show PAPER` without typer, which imports pydantic whenever it parses a command."""
+    words, as_json = [word for word in arguments if word != "--json"], "--json" in arguments
+    if words == ["list"]:
+        list_papers(as_json)
+    elif len(words) == 2 and words[0] == "show" and not words[1].startswith("-"):
+        show(words[1], as_json)
+    else:
+        return False
+    return True
 
 
 def _complain(message: str, code: int) -> None:

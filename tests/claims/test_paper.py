@@ -212,6 +212,22 @@ def test_selection_reads_what_is_named(axes: dict[str, list[Any]], data: st.Data
     assert len(list(grid(everything))) == len(set(itertools.product(*everything.values())))
 
 
+def digest(paper: Paper, claim: str) -> str:
+    return paper.statement_hash(paper.claims[claim], "laptop")
+
+
+def test_hash_changes_with_the_code_of_derive_and_not_with_its_comments(tmp_path: Path) -> None:
+    derive = tmp_path / "derive.py"
+    digests = []
+    for code in ("x = 1\n", "x = 1  # why\n", "x = 2\n"):
+        derive.write_text(code)
+        paper = parse_paper(tomllib.loads(PAPER), tmp_path)
+        digests.append((digest(paper, "M1"), digest(paper, "M2")))
+    assert digests[0] == digests[1]
+    assert digests[0][0] != digests[2][0]
+    assert digests[0][1] == digests[2][1]  # M2 reads no derived metric
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_a_paper_goes_through_its_own_form_unchanged(data: st.DataObject) -> None:
@@ -227,10 +243,10 @@ def test_a_paper_goes_through_its_own_form_unchanged(data: st.DataObject) -> Non
     form = changed.model_dump(mode="json", exclude={"slug", "folder"})
     again = parse_paper(form, FOLDER)
     assert again == changed
-    assert [c.hash for c in again.claim] == [c.hash for c in changed.claim]
+    assert [digest(again, c.id) for c in again.claim] == [digest(changed, c.id) for c in changed.claim]
     moved = (changes["margin"], changes["better"]) != (0.1, "higher")
-    assert (changed.claims["M1"].hash != paper.claims["M1"].hash) is moved
-    assert changed.claims["M2"].hash == paper.claims["M2"].hash
+    assert (digest(changed, "M1") != digest(paper, "M1")) is moved
+    assert digest(changed, "M2") == digest(paper, "M2")
 
 
 @pytest.mark.parametrize(
@@ -246,10 +262,13 @@ def test_a_paper_goes_through_its_own_form_unchanged(data: st.DataObject) -> Non
         ('level = { outliers = "none" }, better = "lower", value', 'level = "mean", better = "lower", value'),
         ('control = [{ metric = "error", arm = "mean"', 'control = [{ metric = "error", arm = "median"'),
         ('metric = "gain"', 'metric = "error"\nlevel = "mean"'),
+        ("scale.laptop = { seeds = 6 }", "scale.laptop = { seeds = 12 }"),
+        ('level.outliers = ["none", "some"]', 'level.outliers = ["none", "some", "many"]'),
+        ('over = ["outliers"] }', 'over = ["outliers"], needs = ["median"] }'),
     ],
 )
 def test_hash_changes_with_the_statement_and_its_controls(old: str, new: str) -> None:
-    assert parse(edited(old, new)).claims["M1"].hash != parse().claims["M1"].hash
+    assert digest(parse(edited(old, new)), "M1") != digest(parse(), "M1")
 
 
 @pytest.mark.parametrize(
@@ -264,7 +283,8 @@ def test_hash_changes_with_the_statement_and_its_controls(old: str, new: str) ->
     ],
 )
 def test_hash_stays_with_other_words(old: str, new: str) -> None:
-    assert next(iter(parse(edited(old, new)).claim)).hash == parse().claims["M1"].hash
+    changed = parse(edited(old, new))
+    assert digest(changed, changed.claim[0].id) == digest(parse(), "M1")
 
 
 def test_scales_of_a_claim() -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from conftest import Desk
 from paperworks.claims import engine
-from paperworks.claims.errors import PaperError
+from paperworks.claims.errors import PaperError, UsageError
 from paperworks.claims.executors import InlineExecutor
 from paperworks.claims.ledger import Ledger, Row
 from paperworks.claims.study import Cell, ExperimentConfig, Outcome, Streams, Trial, experiment, prepared, tune
@@ -340,6 +340,12 @@ def test_tuning_that_cannot_be_right_is_refused(make_toy: Callable[..., Desk], o
     with pytest.raises(PaperError) as caught:
         run("toy.tuned")
     assert says in str(caught.value)
+
+
+def test_seeds_on_which_knobs_are_chosen_are_not_run_as_trials(lab: Desk) -> None:
+    with pytest.raises(UsageError, match="--seeds: tuned chooses its knobs on seed 102; take seeds that are fresh"):
+        run("toy.tuned", seeds=(99, 103, 102))
+    assert len(run("toy.marked", seeds=(102,))) == 2  # no knobs there
 
 
 def test_the_decorators_keep_what_they_are_given() -> None:

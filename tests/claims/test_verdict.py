@@ -311,7 +311,8 @@ def test_a_control_without_outcomes_leaves_the_claim_open():
 
 def test_a_changed_statement_is_flagged():
     table = cell_rows(gain(0.1))
-    current = make_paper(BASE).claims["Q1"].hash
+    paper = make_paper(BASE)
+    current = paper.statement_hash(paper.claims["Q1"], "laptop")
     assert one(BASE, table, statement_hashes={"Q1": frozenset({current})}).flags == ()
     assert one(BASE, table, statement_hashes={}).flags == ()
     for hashes in ({"Q1": frozenset({"0" * 16})}, {"Q1": frozenset({current, "0" * 16})}, {"Q7": frozenset({"1"})}):

@@ -118,7 +118,9 @@ def _judge_paper(
         record = shipped
         if seeds is not None or (mine is not None and evidence.has_outcomes(paper, claim, mine, at)):
             record = mine  # seeds of one's own are never answered with the shipped ones
-        found.append(look(record, at)[claim.id])
+        own = look(record, at)[claim.id]
+        # Some cells of another claim's may be among those that this one reads, and yield nothing for it.
+        found.append(own if seeds is not None or own.verdict != "untested" else look(shipped, at)[claim.id])
     family = [v.p for v in found if v.judged and v.p is not None]
     adjusted = iter(statistics.holm(family))
     found = [dataclasses.replace(v, p_holm=next(adjusted) if v.judged else None) for v in found]

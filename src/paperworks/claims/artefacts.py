@@ -17,7 +17,8 @@ def cache_root() -> Path:
     """Where artefacts are kept: ``$PAPERWORKS_CACHE``, else the user's cache folder."""
     import platformdirs
 
-    return Path(os.environ.get("PAPERWORKS_CACHE") or platformdirs.user_cache_dir("paperworks")) / "prepared"
+    chosen = os.environ.get("PAPERWORKS_CACHE") or platformdirs.user_cache_dir("paperworks", appauthor=False)
+    return Path(chosen).expanduser().absolute() / "prepared"
 
 
 def folder_of(artefact: Prepared, paper: str, scale: str, seed: int | None) -> Path:

@@ -173,6 +173,12 @@ def _python(code: str) -> Any:
 def check_public_names(subject: _Subject) -> None:
     """Names resolve lazily, with no more than the declared extra; without it there is one clear line."""
     module, extra = subject.room.module, subject.paper.extra
+    extras = ["core", *(importlib.metadata.metadata("paperworks").get_all("Provides-Extra") or [])]
+    if extra not in extras:
+        subject.complain(
+            f"extra {extra!r} is not one of {', '.join(extras)}: name it in pyproject.toml and install anew"
+        )
+        return
     core = closure({"paperworks"})
     wanted = extra_requirements(extra)
     # A paper of another distribution brings what that one requires.
@@ -360,7 +366,8 @@ def _run(target: str, **request: Any) -> list[Row]:
     """Run at smoke scale in this process, into a ledger that is thrown away."""
     with tempfile.TemporaryDirectory() as folder, Ledger(Path(folder) / "ledger.db") as ledger, one_thread():
         engine.run(engine.Request((target,), scale="smoke", **request), ledger, executor=InlineExecutor())
-        return ledger.rows(target.partition(".")[0])
+        found = ledger.rows(target.partition(".")[0])
+        return [row for row in found if row.kind == "trial" or row.status != "ok"]
 
 
 def _check_experiment(subject: _Subject, name: str, rows: list[Row]) -> None:

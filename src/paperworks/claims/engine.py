@@ -179,14 +179,9 @@ def _runnable_hint(paper: Paper, claim: Claim) -> str:
     return f"its arms and levels are run at {', '.join(scales)}" if scales else "no scale runs all its arms and levels"
 
 
-def _with_arms(cells: Sequence[Cell], request: Request, experiment: Experiment, name: str) -> list[Cell]:
+def _with_arms(cells: Sequence[Cell], request: Request) -> list[Cell]:
     """The cells of the arms asked for, own ones included."""
     named = [arm for arm, factory in request.arms.items() if factory is None]
-    for arm, factory in request.arms.items():
-        if factory is not None and arm in experiment.arms:
-            raise UsageError(
-                f"--arm {arm}=...: {arm!r} is an arm of {name}; give your own another name, such as mine=..."
-            )
     kept = [cell for cell in cells if not named or cell.arm in named]
     own = [arm for arm, factory in request.arms.items() if factory is not None]
     kept += dict.fromkeys(dataclasses.replace(cell, arm=arm) for arm in own for cell in cells)
@@ -206,6 +201,10 @@ def _check_arms(request: Request, paper: Paper, cells: Mapping[str, Sequence[Cel
         if arm not in run:
             raise UsageError(f"--arm {arm!r}: what is asked for runs only {', '.join(run)} at scale {request.scale!r}")
     for arm, factory in request.own.items():
+        if arm in known and arm not in request.placebo:
+            raise UsageError(
+                f"--arm {arm}=...: {arm!r} is an arm of {', '.join(cells)}; give yours another name, as in mine=..."
+            )
         if isinstance(factory, str) and factory.startswith("=") and factory[1:] not in known:
             raise UsageError(f"--arm {arm}={factory}: {factory[1:]!r} is not one of {', '.join(known)}")
 
@@ -379,7 +378,7 @@ def run(
     for room, paper, cells in _merged(request):
         _check_arms(request, paper, cells)
         context = _context(request, room, paper, cells, executor, jobs or 0, backend, command)
-        planned = {name: _with_arms(found, request, paper.experiment[name], name) for name, found in cells.items()}
+        planned = {name: _with_arms(found, request) for name, found in cells.items()}
         _prepare(context, executor, listener)
         ledger.start_run(context.info_with_artefacts())
         tuned = _tune(context, planned, ledger, executor, listener, report)
@@ -419,6 +418,9 @@ def _context(
     studies = {name: find_study(module, name) for name in cells}
     for name, study in studies.items():
         check_study(paper.experiment[name], study, str(room.folder / "study.py"))
+        tuned_on = sorted(set(study.tuning.seeds if study.tuning else ()) & set(request.seeds or ()))
+        if tuned_on:
+            raise UsageError(f"--seeds: {name} chooses its knobs on seed {tuned_on[0]}; take seeds that are fresh")
     folders: dict[str, dict[str, str]] = {}
     for name, study in studies.items():
         for wanted in study.prepared:
@@ -434,7 +436,7 @@ def _context(
         scale=request.scale,
         command=command,
         environment=fingerprint.environment(getattr(executor, "jobs", jobs), backend),
-        statements={claim.id: claim.hash for claim in paper.claim},
+        statements={claim.id: paper.statement_hash(claim, request.scale) for claim in paper.claim},
         code=fingerprint.code_hash(room.folder),
     )
     configs = configured(studies, request.scale, request.settings)

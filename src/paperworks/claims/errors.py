@@ -1,6 +1,5 @@
 """What a user can do wrong, or a machine refuse: each a single line that says what, which value and what to do."""
 
-
 from __future__ import annotations
 
 import difflib

@@ -9,7 +9,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +18,30 @@ _NAMED_VERSIONS = ("torch", "numpy", "scipy", "pandas", "scikit-learn", "transfo
 
 
 def code_hash(folder: Path) -> str:
-    """Fingerprint of a room's method and study: comments, docstrings and layout do not count.
+    """Fingerprint of a room's method and study.
 
-    ``derive.py`` is left out because its metrics are computed anew each time, ``speed.py`` because no outcome needs it.
+    ``derive.py`` is left out because its metrics are computed anew each time (a claim's own fingerprint has it),
+    ``speed.py`` because no outcome needs it.
     """
+    found = sorted(folder.rglob("*.py"))
+    return source_hash([p for p in found if p.name not in _NOT_METHOD and "__pycache__" not in p.parts], folder)
+
+
+def source_hash(paths: Iterable[Path], root: Path | None = None) -> str:
+    """Fingerprint of Python files: comments, docstrings and layout do not count; a missing file counts as empty."""
     digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        if path.name not in _NOT_METHOD and "__pycache__" not in path.parts:
-            digest.update(path.relative_to(folder).as_posix().encode())
+    for path in paths:
+        digest.update((path.relative_to(root).as_posix() if root else path.name).encode())
+        try:
             source = path.read_bytes()
-            try:
-                tokens = list(_tokens(ast.parse(source)))
-            except (SyntaxError, ValueError):  # outcomes can be judged all the same
-                digest.update(source)
-            else:
-                digest.update("\0".join(tokens).encode("utf-8", "backslashreplace"))
+        except FileNotFoundError:
+            continue
+        try:
+            tokens = list(_tokens(ast.parse(source)))
+        except (SyntaxError, ValueError):  # outcomes can be judged all the same
+            digest.update(source)
+        else:
+            digest.update("\0".join(tokens).encode("utf-8", "backslashreplace"))
     return digest.hexdigest()[:16]
 
 

@@ -81,7 +81,7 @@ class RunInfo:
     """What was true for a whole run.
 
     Attributes:
-        statements: Claim id to `Claim.hash` when the run was started: what was fixed before it.
+        statements: Claim id to `Paper.statement_hash` when the run was started: what was fixed before it.
         code: Fingerprint of the room's code.
         environment: Versions, platform, commit, threads, device, prepared artefacts.
     """

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from paperworks.claims.errors import PaperError, did_you_mean
+from paperworks.claims.fingerprint import source_hash
 from paperworks.claims.rawtoml import read_toml
 
 LevelValue = str | int | float | bool
@@ -274,12 +275,6 @@ class Claim(Statement):
         controls = (c if c.experiment else c.model_copy(update={"experiment": self.experiment}) for c in self.control)
         return (self, *controls)
 
-    @property
-    def hash(self) -> str:
-        """Fingerprint of the statement and its controls, not of the wording."""
-        core = [s.model_dump(mode="json", include=set(Statement.model_fields)) for s in self.statements()]
-        return hashlib.sha256(json.dumps(core, sort_keys=True).encode()).hexdigest()[:16]
-
 
 class Erratum(Model):
     """A printed constant or formula that we found wrong, with the test that shows it."""
@@ -368,6 +363,26 @@ class Paper(Model):
         if claim.scales:
             return tuple(s for s in SCALES if s in claim.scales)
         return tuple(s for s in SCALES if s != "smoke" and s in self.experiment[claim.experiment].scale)
+
+    def statement_hash(self, claim: Claim, scale: str) -> str:
+        """Fingerprint of all that must be fixed before a run: not of the wording.
+
+        These are the statement and its controls, the values behind "mean", the number of seeds and, where a metric is
+        derived, the code of derive.py.
+        """
+        parts: list[Any] = []
+        derived = False
+        for statement in claim.statements():
+            experiment = self.experiment[statement.experiment]
+            metric = experiment.metric[statement.metric]
+            derived = derived or metric.derived
+            seeds = experiment.at(scale).seeds if scale in experiment.scale else None
+            over = {axis: experiment.level[axis] for axis in metric.over or ()}
+            core = statement.model_dump(mode="json", include=set(Statement.model_fields))
+            parts.append([core, statement.selection(experiment), over, metric.needs, seeds])
+        if derived:
+            parts.append(source_hash([self.folder / "derive.py"]))
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
     def runnable(self, claim: Claim, scale: str) -> bool:
         """Whether every experiment that the claim reads has this scale with the arms and levels it names."""

@@ -49,7 +49,7 @@ class Evidence:
         table: Long table with columns experiment, version, scale, arm, the level axes, seed, item, metric, value;
             derived rows included, one row a cell and metric (and item).
         source: "shipped" or "yours".
-        statement_hashes: For each claim id the values of ``Claim.hash`` that were stored with those runs. When any
+        statement_hashes: For each claim id the values of ``Paper.statement_hash`` that were stored with those runs. When any
             claim is named, one that is not was written after the runs, and counts as changed.
         failed: Cells tried and not ok: experiment, arm, the level axes, seed, status, error.
         seconds: For each experiment the mean seconds of one cell.
@@ -529,7 +529,7 @@ def _judge_claim(
     custom = tuple(sorted(_arms(paper, claim) & evidence.custom))
     also = {
         "custom": bool(custom),
-        "statement_changed": _changed(claim, evidence.statement_hashes),
+        "statement_changed": _changed(paper, claim, scale, evidence.statement_hashes),
         "code_changed": evidence.code_changed,
         "exploratory": again is not None,
         "secondary_basis": paper.basis == "secondary" and found in NEGATIVE,
@@ -622,8 +622,8 @@ def _arms(paper: Paper, claim: Claim) -> frozenset[str]:
     return frozenset(itertools.chain(*needs, *(s.arms for s in claim.statements())))
 
 
-def _changed(claim: Claim, hashes: Mapping[str, frozenset[str]]) -> bool:
-    return bool(hashes) and set(hashes.get(claim.id, ())) != {claim.hash}
+def _changed(paper: Paper, claim: Claim, scale: str, hashes: Mapping[str, frozenset[str]]) -> bool:
+    return bool(hashes) and set(hashes.get(claim.id, ())) != {paper.statement_hash(claim, scale)}
 
 
 def _minutes(paper: Paper, claim: Claim, scale: str, seconds: Mapping[str, float], units: int | None) -> float | None:

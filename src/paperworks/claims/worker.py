@@ -111,7 +111,7 @@ def run_task(task: Task, spool_path: str) -> None:
         try:
             results = _build(task) if task.build else _outcomes(task, spool)
             for cell, outcome in results:
-                index = _index(task, cell, todo)
+                index = task.cells.index(cell)
                 now = time.perf_counter()
                 spool.write(
                     cell=index,
@@ -138,15 +138,6 @@ def run_task(task: Task, spool_path: str) -> None:
                 )
 
 
-def _index(task: Task, cell: Any, todo: set[int]) -> int:
-    """The place of a cell that the study yields, each once."""
-    index = task.cells.index(cell) if cell in task.cells else -1
-    if index not in todo:
-        which = "twice" if index >= 0 else "although it is none of trial.cells"
-        raise PaperError(f"{task.experiment} yielded an outcome for {cell} {which}")
-    return index
-
-
 def _outcomes(task: Task, spool: Spool) -> Iterator[tuple[Cell, Outcome]]:
     study = find_study(task.study_module, task.experiment)
     origin = (task.paper, task.experiment, task.version)
@@ -169,7 +160,12 @@ def _outcomes(task: Task, spool: Spool) -> Iterator[tuple[Cell, Outcome]]:
         raise PaperError(
             f"{task.experiment} returned a {type(result).__name__}; it must return an Outcome, or yield (cell, Outcome)"
         )
+    yielded: set[Cell] = set()
     for cell, outcome in pairs:
+        if cell in yielded or cell not in task.cells:
+            how = "twice" if cell in yielded else "although it is none of trial.cells"
+            raise PaperError(f"{task.experiment} yielded an outcome for {cell} {how}")
+        yielded.add(cell)
         finished = trial.finish(cell, outcome)
         _check_names(task, finished)
         yield cell, finished
