@@ -214,7 +214,7 @@ class Trial(Generic[ConfigT]):
 
     @property
     def device(self) -> str:
-        """ "cuda" when the scale asks for GPUs and there is one, else "cpu"."""
+        """Where to compute: "cuda" when the scale asks for GPUs and there is one, else "cpu"."""
         if self._gpus <= 0:
             return "cpu"
         import torch

@@ -49,7 +49,7 @@ class Evidence:
         table: Long table with columns experiment, version, scale, arm, the level axes, seed, item, metric, value;
             derived rows included, one row a cell and metric (and item).
         source: "shipped" or "yours".
-        statement_hashes: For each claim id the values of ``Paper.statement_hash`` that were stored with those runs. When any
+        statement_hashes: For each claim id the values of ``Paper.statement_hash`` that were stored with them. When any
             claim is named, one that is not was written after the runs, and counts as changed.
         failed: Cells tried and not ok: experiment, arm, the level axes, seed, status, error.
         seconds: For each experiment the mean seconds of one cell.
