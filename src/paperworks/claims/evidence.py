@@ -12,6 +12,7 @@ import importlib.util
 import json
 import math
 import os
+import re
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -359,9 +360,8 @@ def export(
         raise PaperError(f"the ledger has no outcomes of {paper.slug} at scale {' or '.join(scales)} to export")
     names = {run: f"r{i}" for i, run in enumerate(dict.fromkeys(row.run for row in rows), 1)}
     lines = [{"line": "run", **dataclasses.asdict(record.runs[run]), "id": short} for run, short in names.items()]
-    for line in lines:
-        line.pop("paper")
-        line["paper"] = paper.slug
+    for line in lines:  # where the ledger lay is nobody's business
+        line["command"] = re.sub(r"\s--ledger[= ]\S+", "", line["command"])
     lines += [_outcome_line(row, names[row.run]) for row in rows]
     lines += _curve_lines(rows)
     text = "".join(json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n" for line in lines)
