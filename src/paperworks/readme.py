@@ -45,7 +45,11 @@ def papers_table(papers: Iterable[Paper], verdicts: Iterable[Verdict]) -> str:
     ]
     for paper in papers:
         tests = ", ".join(dict.fromkeys(claim.test for claim in paper.claim))
-        judged = ", ".join(f"{v.claim} {v.verdict}" for v in found if v.paper == paper.slug)
+        by_verdict: dict[str, list[str]] = {}
+        for v in found:
+            if v.paper == paper.slug:
+                by_verdict.setdefault(v.verdict, []).append(v.claim)
+        judged = "; ".join(f"{verdict}: {', '.join(claims)}" for verdict, claims in by_verdict.items())
         ratios = ", ".join(f"{r.median:.2f} ({r.peer})" for r in speed.saved(paper.folder)) or "not measured"
         link = f"[{paper.slug}](https://arxiv.org/abs/{paper.arxiv})" if paper.arxiv else paper.slug
         rows.append(f"| {link}: {paper.summary} | {paper.status} | {paper.basis} | {tests} | {ratios} | {judged} |")

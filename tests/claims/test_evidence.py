@@ -480,12 +480,19 @@ def test_code_that_is_changed_after_the_run_says_so(toy: Desk) -> None:
     rewrite(
         toy, name="study.py", old="def misbehave(trial):", new='def misbehave(trial):\n    """A comment."""  # and more'
     )
-    rewrite(toy, name="derive.py", old="gain = wide", new="gain = 1 * wide")
+    rewrite(toy, name="derive.py", old="gain = wide", new="# why\n    gain = wide")
     assert flags() == ()
     rewrite(toy, name="study.py", old="x[: len(x) // 10] += 20", new="x[: len(x) // 10] += 30")
     assert flags() == flags(source="shipped") == ("code_changed",)
     run("toy.estimate", again=True)  # a run of which nothing is judged any more does not count
     assert flags() == ()
+
+
+def test_a_derived_metric_that_is_changed_after_the_run_says_so(toy: Desk) -> None:
+    run("toy.estimate")
+    ship(toy)
+    rewrite(toy, name="derive.py", old="gain = wide", new="gain = 1 * wide")
+    assert flags() == flags(source="shipped") == ("statement_changed",)
 
 
 def test_another_version_starts_anew(toy: Desk) -> None:

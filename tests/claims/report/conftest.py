@@ -282,7 +282,7 @@ def made_rows(
 
 def made_run(paper: Paper, run: str = "r") -> RunInfo:
     environment = {"versions": {"paperworks": "0.1.0", "numpy": "2"}, "processor": "a processor", "device": "cpu"}
-    statements = {claim.id: claim.hash for claim in paper.claim}
+    statements = {claim.id: paper.statement_hash(claim, "laptop") for claim in paper.claim}
     from paperworks.claims import fingerprint
 
     code = fingerprint.code_hash(paper.folder)

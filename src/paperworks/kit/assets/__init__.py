@@ -8,6 +8,7 @@ Importing this package loads neither numpy nor any client of a registry.
 from paperworks.kit.assets.catalog import Asset, File, Source, catalog
 from paperworks.kit.assets.digits8x8 import load_digits8x8
 from paperworks.kit.assets.errors import AssetError, AssetMissing, CacheError, CatalogError, FetchError, UnknownAsset
+from paperworks.kit.assets.letter import load_letter
 from paperworks.kit.assets.mnist5k import load_mnist5k
 from paperworks.kit.assets.store import Status, cache_folder, describe, fetch, fetch_all, open_asset, size_text, status
 
@@ -28,6 +29,7 @@ __all__ = [
     "fetch",
     "fetch_all",
     "load_digits8x8",
+    "load_letter",
     "load_mnist5k",
     "open_asset",
     "size_text",

@@ -1,0 +1,1 @@
+"""Papers on learning from weak or imperfect supervision."""

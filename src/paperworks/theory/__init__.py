@@ -1,0 +1,1 @@
+"""Papers on the theory of learning: scaling limits, implicit bias, generalisation."""
