@@ -79,7 +79,7 @@ def report_line(report: Report, ledger: Path | None) -> str:
 def speed_lines(ratios: Mapping[str, Sequence[Ratio]]) -> list[str]:
     """A line a measurement: time of ours over time of the peer."""
     return [
-        f"{slug} {r.name}: {r.median:.3f} [{r.low:.3f}, {r.high:.3f}] of the time of {r.peer} "
+        f"{slug} {r.name}: {r.median:.3g} [{r.low:.3g}, {r.high:.3g}] of the time of {r.peer} "
         f"(target {r.target:g}{'' if r.met else ', MISSED'}; {r.pairs} pairs, ours {1000 * r.ours:.2f} ms)"
         for slug, found in ratios.items()
         for r in found

@@ -50,7 +50,7 @@ def papers_table(papers: Iterable[Paper], verdicts: Iterable[Verdict]) -> str:
             if v.paper == paper.slug:
                 by_verdict.setdefault(v.verdict, []).append(v.claim)
         judged = "; ".join(f"{verdict}: {', '.join(claims)}" for verdict, claims in by_verdict.items())
-        ratios = ", ".join(f"{r.median:.2f} ({r.peer})" for r in speed.saved(paper.folder)) or "not measured"
+        ratios = ", ".join(f"{r.median:.2g} ({r.peer})" for r in speed.saved(paper.folder)) or "not measured"
         link = f"[{paper.slug}](https://arxiv.org/abs/{paper.arxiv})" if paper.arxiv else paper.slug
         rows.append(f"| {link}: {paper.summary} | {paper.status} | {paper.basis} | {tests} | {ratios} | {judged} |")
     return "\n".join(rows)

@@ -370,9 +370,9 @@ def test_the_line_on_a_missing_extra_is_enough(room: Callable[..., Desk]) -> Non
 
 
 def test_an_extra_that_nobody_declares_is_one_problem(room: Callable[..., Desk]) -> None:
-    room(**{**WHOLE, "method": "import jaxtyping\n" + METHOD, "paper": GOOD.replace('"core"', '"tabular"')})
+    room(**{**WHOLE, "method": "import jaxtyping\n" + METHOD, "paper": GOOD.replace('"core"', '"nobodys"')})
     (problem,) = look(contract.check_public_names).problems
-    assert problem.startswith("extra 'tabular' is not one of core, ")
+    assert problem.startswith("extra 'nobodys' is not one of core, ")
 
 
 def test_what_an_extra_brings() -> None:
