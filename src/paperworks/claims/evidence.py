@@ -451,4 +451,4 @@ def curve_band(curves: Sequence[Sequence[tuple[float, float]]]) -> dict[str, lis
     n = len(curves)
     half = values.std(axis=0, ddof=1) / np.sqrt(n) * stdtrit(n - 1, 0.975) if n > 1 else np.zeros_like(mean)
     named = {"step": steps, "mean": mean, "low": mean - half, "high": mean + half}
-    return {name: [float(f"{v:.5g}") for v in array] for name, array in named.items()}
+    return {name: [float(f"{v:.4g}") for v in array] for name, array in named.items()}
