@@ -393,11 +393,11 @@ def test_a_band_has_64_points_at_most_on_the_common_range() -> None:
     band = curve_band(curves)
     assert {len(points) for points in band.values()} == {64}
     assert (band["step"][0], band["step"][-1]) == (10, 499)
-    np.testing.assert_allclose(band["mean"], 2 * np.array(band["step"]), rtol=1e-4)
+    np.testing.assert_allclose(band["mean"], 2 * np.array(band["step"]), rtol=1e-3)  # four digits are kept
     # two seeds: the 95 % interval of their mean is 12.706 standard errors wide
     half = np.sqrt(2) * np.array(band["step"]) / np.sqrt(2) * 12.7062
-    np.testing.assert_allclose(np.array(band["high"]) - band["mean"], half, rtol=1e-3)
-    np.testing.assert_allclose(np.array(band["mean"]) - band["low"], half, rtol=1e-3)
+    np.testing.assert_allclose(np.array(band["high"]) - band["mean"], half, rtol=2e-3)
+    np.testing.assert_allclose(np.array(band["mean"]) - band["low"], half, rtol=2e-3)
 
 
 def test_a_short_curve_keeps_its_own_steps() -> None:
@@ -419,7 +419,7 @@ def test_shipped_curves_are_bands(toy: Desk) -> None:
         [r.curves["running"][-1][1] for r in record().rows if (r.arm, r.level["outliers"]) == ("mean", "some")]
     )
     (line,) = [line for line in lines if (line["arm"], line["level"]["outliers"]) == ("mean", "some")]
-    assert line["mean"][-1] == pytest.approx(mean, rel=1e-4)
+    assert line["mean"][-1] == pytest.approx(mean, rel=1e-3)
     assert shipped(toy.room).curves[0]["step"] == list(range(1, 11))
 
 
