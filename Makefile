@@ -53,7 +53,7 @@ demo-full: $(VENV)/.demo  ## The whole laptop study of QUEST, rerun here
 	@$(BIN)/paperworks run quest --scale laptop --compare
 
 test: $(VENV)/.test $(VENV)/.browser  ## Lint, types, import rules and all tests but the slow ones
-	@$(BIN)/paperworks data
+	@$(BIN)/paperworks data --all
 	$(BIN)/ruff check src tests
 	$(BIN)/ruff format --check src tests
 	$(BIN)/mypy

@@ -163,7 +163,9 @@ def run(
     seeds: SeedsOption = None,
     arm: Annotated[
         list[str] | None,
-        typer.Option("--arm", help="Run only this arm; or NAME=package.module:factory, your own. Repeatable."),
+        typer.Option(
+            "--arm", help="Run only this arm; or NAME=package.module:factory, your own beside the others. Repeatable."
+        ),
     ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="KEY=VALUE: change a setting; shown, never judged. Repeatable.")
@@ -259,6 +261,7 @@ def data(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[PAPER|ASSET]...", help="What to fetch; nothing lists all.")
     ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Fetch all.")] = False,
     as_json: Json = False,
 ) -> None:
     """List data sets and models, or fetch those of a paper."""
@@ -269,7 +272,7 @@ def data(
 
     known = assets.catalog()
     rooms = catalog.rooms()
-    wanted: list[str] = []
+    wanted: list[str] = list(known) if every else []
     for name in names or []:
         if name in rooms:
             wanted += [asset["name"] for asset in read_toml(rooms[name].folder).get("asset", [])]
@@ -278,12 +281,12 @@ def data(
         else:
             hint = did_you_mean(name, [*known, *rooms])
             raise UsageError(f"no paper or asset is called {name!r}{hint}; `paperworks data` lists the assets")
-    if names:
+    if wanted:
         try:
             assets.fetch_all(list(dict.fromkeys(wanted)), lambda line: print(line, file=sys.stderr, flush=True))
         except assets.AssetError as error:
             raise PaperworksError(str(error)) from None
-    rows = assets.describe(list(dict.fromkeys(wanted)) if names else None)
+    rows = assets.describe(list(dict.fromkeys(wanted)) if wanted or names else None)
     if as_json:
         _print_json(rows)
     else:

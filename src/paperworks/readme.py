@@ -40,7 +40,7 @@ def papers_table(papers: Iterable[Paper], verdicts: Iterable[Verdict]) -> str:
     """One row a paper."""
     found = list(verdicts)
     rows = [
-        "| paper | method | details known from | kind of test | time against peer | verdicts |",
+        "| paper | method | details known from | kind of test | time, ours / peer | verdicts |",
         "|---|---|---|---|---|---|",
     ]
     for paper in papers:
