@@ -164,7 +164,7 @@ def run(
     arm: Annotated[
         list[str] | None,
         typer.Option(
-            "--arm", help="Run only this arm; or NAME=package.module:factory, your own beside the others. Repeatable."
+            "--arm", help="Run only this arm; or NAME=package.module:factory, yours beside the others. Repeatable."
         ),
     ] = None,
     set_: Annotated[
