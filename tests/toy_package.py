@@ -20,6 +20,8 @@ summary = "The median of means is a robust estimator."
 
 [experiment.estimate]
 text = "On 200 draws with outliers"
+method = ["median"]
+factory = "factory() makes an estimator: a function of an array, with axis="
 arms = ["mean", "median"]
 timeout = 20
 level.outliers = ["none", "some"]
@@ -32,6 +34,8 @@ scale.laptop = { seeds = 6 }
 
 [experiment.jointly]
 text = "On 50 draws"
+method = ["median"]
+factory = "factory() makes an estimator: a function of an array, with axis="
 arms = ["mean", "median"]
 joint = ["seed"]
 metric.error = "absolute error of the estimate"
@@ -169,6 +173,8 @@ summary = "Knobs, prepared artefacts and items."
 
 [experiment.tuned]
 text = "On paper"
+method = ["odd"]
+factory = "factory() makes a loss to add"
 arms = ["plain", "odd"]
 level.size = [1.0, 2.0]
 metric.loss = "what is lost"
@@ -177,6 +183,8 @@ scale.laptop = { seeds = 6 }
 
 [experiment.cached]
 text = "On prepared words"
+method = ["max"]
+factory = "factory() makes a function of numbers"
 arms = ["sum", "max"]
 metric.total = "of the words"
 scale.smoke = { seeds = 2 }
@@ -184,6 +192,8 @@ scale.laptop = { seeds = 6 }
 
 [experiment.marked]
 text = "On four questions"
+method = ["max"]
+factory = "factory() makes a function of numbers"
 arms = ["sum", "max"]
 metric.score = "of each question"
 scale.smoke = { seeds = 1 }

@@ -147,13 +147,15 @@ def verdicts(
 ) -> None:
     """Print what the evidence says about each claim: yours where you have run it, else the shipped."""
     from paperworks.claims import api
-    from paperworks.printing import verdict_lines
+    from paperworks.printing import own_lines, verdict_lines
 
-    found = api.verdicts(papers or (), scale=scale, ledger=ledger, seeds=parse_seeds(seeds))
+    chosen = parse_seeds(seeds)
+    found = api.verdicts(papers or (), scale=scale, ledger=ledger, seeds=chosen)
+    own = api.own_verdicts(papers or (), scale=scale, ledger=ledger, seeds=chosen)
     if as_json:
-        _print_json([verdict.to_dict() for verdict in found])
+        _print_json([verdict.to_dict() for verdict in [*found, *own]])
     else:
-        print("\n".join(verdict_lines(found)))
+        print("\n".join([*verdict_lines(found), *own_lines(own)]))
 
 
 @app.command()
@@ -181,7 +183,7 @@ def run(
     """Run claims or experiments; what the ledger has is not run again."""
     from paperworks.claims import api
     from paperworks.claims.engine import Request
-    from paperworks.printing import comparison_lines, report_line, verdict_lines
+    from paperworks.printing import comparison_lines, own_lines, report_line, verdict_lines
 
     request = Request(
         targets=tuple(targets),
@@ -195,10 +197,11 @@ def run(
     report = api.run(request, ledger=ledger, jobs=jobs, command=" ".join(["paperworks", *sys.argv[1:]]), show=True)
     print(report_line(report, ledger), file=sys.stderr)
     if request.settings:
-        found = []
+        found, own = [], []
         print("changed settings (--set): the outcomes are in the ledger and are not judged", file=sys.stderr)
     else:
         found = api.verdicts(targets, scale=scale, ledger=ledger, seeds=request.seeds, source="yours")
+        own = api.own_verdicts(targets, scale=scale, ledger=ledger, seeds=request.seeds)
     compared = api.comparisons(found) if compare else []
     if as_json:
         _print_json(
@@ -206,12 +209,12 @@ def run(
                 "ran": report.ran,
                 "skipped": report.skipped,
                 "failed": len(report.failed),
-                "verdicts": [verdict.to_dict() for verdict in found],
+                "verdicts": [verdict.to_dict() for verdict in [*found, *own]],
                 "comparisons": [one.to_dict() for one in compared],
             }
         )
     else:
-        print("\n".join([*verdict_lines(found), *comparison_lines(compared)]))
+        print("\n".join([*verdict_lines(found), *own_lines(own), *comparison_lines(compared)]))
     if report.failed:
         raise typer.Exit(1)
 

@@ -44,7 +44,10 @@ def paper_lines(room: Room, raw: Mapping[str, Any]) -> list[str]:
     lines += ["", "Experiments"]
     for name, experiment in raw.get("experiment", {}).items():
         scales = ", ".join(f"{scale} ({body['seeds']} seeds)" for scale, body in experiment.get("scale", {}).items())
-        lines += [f"  {name}: arms {', '.join(experiment['arms'])}; scales {scales}"]
+        lines += wrap(f"{name}: arms {', '.join(experiment['arms'])}; scales {scales}", "  ")
+        if experiment.get("factory"):
+            lines += wrap(f"an arm of your own: {experiment['factory']}", "      ")
+            lines += wrap(f"it is judged in the place of {', '.join(experiment.get('method', []))}", "      ")
     lines += ["", f"Run them: paperworks run {room.slug}; one claim: paperworks run {room.slug}.<claim>"]
     return lines
 
@@ -59,7 +62,16 @@ def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
         flags = f"; {', '.join(one.flags)}" if one.flags else ""
         lines += [f"  {one.claim}  {one.verdict.upper()}  ({one.test} test, {one.scale}, {source}{flags})"]
         lines += wrap(f"Claim: {one.text}", "      ")
-        lines += wrap(one.sentence, "      ")
+        lines += wrap(" ".join(filter(None, [one.sentence, one.also])), "      ")
+    return lines
+
+
+def own_lines(verdicts: Sequence[Verdict]) -> list[str]:
+    """The verdicts on arms of the user's own, by arm and the method's arm in whose place each is judged."""
+    lines: list[str] = []
+    for own, place in dict.fromkeys((one.custom, one.stands_for) for one in verdicts):
+        chosen = [one for one in verdicts if (one.custom, one.stands_for) == (own, place)]
+        lines += ["", f"Your own: {', '.join(own)} in the place of {place}", *verdict_lines(chosen)]
     return lines
 
 

@@ -200,3 +200,55 @@ def without_sentences(judged: dict[str, Any]) -> Any:
     return [
         {k: v for k, v in verdict.items() if k != "sentence"} for found in judged["found"].values() for verdict in found
     ]
+
+
+# --- arms of one's own ---------------------------------------------------------------------------------------------
+
+
+def test_an_own_arm_is_judged_in_the_place_of_the_method(toy: Desk) -> None:
+    run(arms={"mine": "=median", "worse": "=mean"})
+    plain = {v.claim: v for v in api.verdicts(["toy"])}
+    assert plain.keys() == {"M1", "M2", "M3"}  # what the paper's arms say does not change
+    assert not any(v.custom for v in plain.values())
+    found = {(v.custom, v.claim): v for v in api.own_verdicts(["toy"])}
+    assert found.keys() == {((own,), claim) for own in ("mine", "worse") for claim in ("M1", "M2")}
+    for claim in ("M1", "M2"):
+        mine = (("mine",), claim)
+        assert found[mine].values == plain[claim].values  # a derived metric's too
+        assert (found[mine].against, found[mine].stands_for, found[mine].flags) == ("mine", "median", ("custom",))
+        assert "mean minus mine" in found[mine].sentence or "mine minus mean" in found[mine].sentence
+    worse = (("worse",), "M1")
+    assert set(found[worse].values) == {0.0}
+    assert found[worse].verdict == "below margin"
+    assert [v.claim for v in api.own_verdicts(["toy.M2"])] == ["M2", "M2"]
+    assert api.own_verdicts(["toy"], scale="smoke") == []
+
+
+def test_an_own_arm_that_was_run_in_part_says_what_runs_the_rest(toy: Desk) -> None:
+    run("toy.M1", arms={"mine": "=median", "mean": None}, seeds=(0, 1))
+    (found,) = (v for v in api.own_verdicts(["toy"]) if v.claim == "M1")
+    assert (found.verdict, found.evidence) == ("undecided", "yours")
+    assert found.command == "paperworks run toy.M1 --arm mine==median"
+    assert f"`{found.command}` runs what is missing" in found.sentence
+    exploratory = api.own_verdicts(["toy.M1"], seeds=(0, 1))
+    assert [(v.n, v.units) for v in exploratory] == [(2, (0, 1))]
+
+
+def test_an_own_arm_stands_in_for_an_arm_that_a_metric_needs_and_for_one_of_a_control(
+    make_toy: Callable[..., Desk],
+) -> None:
+    paper = PAPER.replace('over = ["outliers"] }', 'over = ["outliers"], needs = ["median"] }')
+    paper = paper.replace('against = "median"\nmargin = 0.1', "value = 0.0\nmargin = 0.1")
+    paper = paper.replace('{ metric = "error", arm = "mean", level', '{ metric = "error", arm = "median", level')
+    make_toy(paper=paper)
+    run(arms={"mine": "=mean"})
+    found = {v.claim: v for v in api.own_verdicts(["toy"])}
+    assert found.keys() == {"M1", "M2"}
+    assert (found["M1"].arm, found["M1"].controls[0].arm) == ("mean", "mine")
+    assert found["M1"].controls[0].arm_mean != api.verdicts(["toy.M1"])[0].controls[0].arm_mean
+
+
+def test_no_arm_of_ones_own_no_verdict(toy: Desk) -> None:
+    assert api.own_verdicts(["toy"]) == []
+    run()
+    assert api.own_verdicts() == []

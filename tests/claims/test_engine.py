@@ -6,6 +6,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,7 @@ def test_an_arm_that_a_derived_metric_needs_is_run_too(make_toy: Callable[..., D
 
 
 def test_whole_seeds_are_finished_first(toy: Desk) -> None:
-    run("toy.estimate", arms={"mine": "statistics:fmean"})
+    run("toy.estimate", arms={"mine": lambda: max})
     order = [row.seed for row in rows()]
     assert order == sorted(order)
 
@@ -227,9 +228,59 @@ def test_an_own_arm_whose_code_changed_is_run_again(toy: Desk) -> None:
 
 
 def test_a_factory_object_may_be_given(toy: Desk) -> None:
-    run("toy.M2", arms={"mine": lambda: max}, seeds=(0,))
-    (row,) = [row for row in rows() if row.arm == "mine"]
-    assert row.custom["arm"].startswith(f"{__name__}:") or "<lambda>" in row.custom["arm"]
+    largest = partial(sorted, reverse=True)
+    for jobs, make in ((1, lambda: lambda x: largest(x)[0]), (2, partial(take, -1)), (2, lambda: max)):
+        run("toy.M2", arms={"mine": make}, seeds=(0,), jobs=jobs)
+    found = [row for row in rows() if row.arm == "mine"]
+    assert len({row.metrics["error"] for row in found}) == 2  # the first and the last are the same estimator
+    name = f"{__name__}:test_a_factory_object_may_be_given.<locals>.<lambda>"
+    assert [row.custom["arm"] for row in found] == [name, f"{__name__}:take(-1)", name]
+
+
+def take(index: int) -> Any:
+    return lambda x: x[index]
+
+
+def test_a_factory_that_cannot_be_called_so_stops_the_run_at_once(toy: Desk) -> None:
+    words = r"arm 'mine' is built as factory\(\); this factory takes \(data, weights\): missing a required argument"
+    with pytest.raises(UsageError, match=words):
+        run("toy.estimate", arms={"mine": "statistics:fmean"}, jobs=2)
+    assert all(row.arm != "mine" for row in rows())
+    with Path("open.txt").open("w") as stream, pytest.raises(UsageError, match="cannot be sent to a worker"):
+        run("toy.estimate", arms={"mine": lambda: stream})
+    with pytest.raises(UsageError, match=r"must be a factory or 'package\.module:factory', got 3"):
+        run("toy.estimate", arms={"mine": 3})
+
+
+SCRIPT = """
+import paperworks as pw
+
+print("main")
+
+
+class Mine:
+    def __call__(self, x):
+        return {value}
+
+
+print(pw.run("toy.M2", arms={{"mine": lambda: Mine()}}, jobs=2)["verdict"].to_dict())
+"""
+
+
+def test_a_method_that_a_plain_script_defines_runs_in_workers(toy: Desk) -> None:
+    """No main guard, no module to import it from; and what was changed is run again."""
+    import subprocess
+    import sys
+
+    for value, ran in (("max(x)", 18), ("max(x)", 18), ("min(x)", 24)):
+        Path("script.py").write_text(SCRIPT.format(value=value))
+        done = subprocess.run(
+            [sys.executable, "script.py"], env=toy.environment(), capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("main") == 1  # no worker runs the script again
+        assert "('toy', 'M2'): 'supported'" in done.stdout
+        assert toy.count() == ran
 
 
 def test_another_arms_factory_may_be_borrowed(toy: Desk) -> None:

@@ -78,7 +78,7 @@ def test_items_and_knobs_are_shipped_too(lab: Desk) -> None:
 
 
 def test_what_is_not_for_others_stays_in_the_ledger(toy: Desk) -> None:
-    run("toy.estimate", arms={"mine": "statistics:fmean"}, seeds=(0, 1, 7))  # an own arm, an exploratory seed
+    run("toy.estimate", arms={"mine": lambda: max}, seeds=(0, 1, 7))  # an own arm, an exploratory seed
     run("toy.estimate", settings={"draws": 20}, seeds=(2,))
     run("toy.estimate", scale="smoke", seeds=(3,))
     assert {(line["arm"], line["seed"]) for line in ship(toy) if line["line"] == "outcome"} == {
@@ -242,8 +242,9 @@ def test_shipped_evidence_never_makes_a_cell_present_and_is_never_pooled(toy: De
     run("toy.M2", seeds=(0, 1))
     assert len(record().rows) == 4  # they were run, although they are shipped
     m1, m2 = api.verdicts(["toy.M1", "toy.M2"], ledger=LEDGER)
+    assert [(v.evidence, v.n, bool(v.also)) for v in (m1, m2)] == [("shipped", 6, True)] * 2  # yours are a part
+    (m2,) = api.verdicts(["toy.M2"], ledger=LEDGER, source="yours")
     assert (m2.evidence, m2.n, m2.verdict) == ("yours", 2, "undecided")
-    assert (m1.evidence, m1.n) == ("shipped", 6)  # it reads some of these cells, but they are not enough for one gain
     run("toy.M2")
     (m2,) = api.verdicts(["toy.M2"], ledger=LEDGER)
     assert (m2.evidence, m2.n) == ("yours", 6)
@@ -263,7 +264,15 @@ def test_shipped_is_judged_where_you_have_nothing(toy: Desk) -> None:
     run("toy.estimate", settings={"draws": 20})
     assert {v.evidence for v in api.verdicts(["toy.M1", "toy.M2"], ledger=LEDGER)} == {"shipped"}
     run("toy.estimate", seeds=(0,), arms={"mean": None})
-    assert {v.evidence for v in api.verdicts(["toy.M1", "toy.M2"], ledger=LEDGER)} == {"yours"}
+    m1, m2 = api.verdicts(["toy.M1", "toy.M2"], ledger=LEDGER)
+    assert (m1.evidence, m2.evidence) == ("shipped", "shipped")  # a part of yours does not replace the whole of it
+    assert m1.also == "Of its 24 cells you have run 2: `paperworks run toy.M1` runs the rest."
+    assert m2.also == "Of its 12 cells you have run 1: `paperworks run toy.M2` runs the rest."
+    run("toy.M2")
+    m1, m2 = api.verdicts(["toy.M1", "toy.M2"], ledger=LEDGER)
+    assert (m1.evidence, m2.evidence, m2.also) == ("shipped", "yours", "")
+    (toy.room / "evidence.jsonl").unlink()
+    assert api.verdicts(["toy.M1"], ledger=LEDGER)[0].evidence == "yours"  # there is nothing better
 
 
 def test_cells_that_a_claim_does_not_read_do_not_count_as_yours(toy: Desk) -> None:
@@ -271,9 +280,10 @@ def test_cells_that_a_claim_does_not_read_do_not_count_as_yours(toy: Desk) -> No
     run("toy.estimate")
     rows = [r for r in record().rows if r.level["outliers"] == "some"]
     some = Record("yours", rows, record().runs)
-    assert evidence.has_outcomes(paper, paper.claims["M1"], some, "laptop")
-    assert not evidence.has_outcomes(paper, paper.claims["M2"], some, "laptop")  # it reads outliers = "none" only
-    assert not evidence.has_outcomes(paper, paper.claims["M1"], some, "smoke")
+    assert evidence.coverage(paper, paper.claims["M1"], some, "laptop") == (12, 24)
+    assert evidence.coverage(paper, paper.claims["M2"], some, "laptop") == (0, 12)  # it reads outliers = "none" only
+    assert evidence.coverage(paper, paper.claims["M1"], some, "smoke") == (0, 8)
+    assert evidence.coverage(paper, paper.claims["M3"], some, "paper") == (0, 0)
 
 
 # --- the long table ------------------------------------------------------------------------------------------------

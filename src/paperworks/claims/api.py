@@ -115,16 +115,72 @@ def _judge_paper(
     found = []
     for claim in paper.claim:
         at = chosen_scale[claim.id]
-        record = shipped
-        if seeds is not None or (mine is not None and evidence.has_outcomes(paper, claim, mine, at)):
-            record = mine  # seeds of one's own are never answered with the shipped ones
-        own = look(record, at)[claim.id]
-        # Some cells of another claim's may be among those that this one reads, and yield nothing for it.
-        found.append(own if seeds is not None or own.verdict != "untested" else look(shipped, at)[claim.id])
+        if seeds is not None:  # seeds of one's own are never answered with the shipped ones
+            found.append(look(mine, at)[claim.id])
+            continue
+        tried, needed = (0, 0) if mine is None else evidence.coverage(paper, claim, mine, at)
+        there = look(shipped, at)[claim.id]
+        if tried and (tried == needed or there.verdict == "untested"):
+            found.append(look(mine, at)[claim.id])
+        elif tried:
+            rest = f"`paperworks run {paper.slug}.{claim.id}` runs the rest"
+            also = f"Of its {needed:,} cells you have run {tried:,}: {rest}."
+            found.append(dataclasses.replace(there, also=also))
+        else:
+            found.append(there)
     family = [v.p for v in found if v.judged and v.p is not None]
     adjusted = iter(statistics.holm(family))
     found = [dataclasses.replace(v, p_holm=next(adjusted) if v.judged else None) for v in found]
     return [v for v in found if v.claim in claims]
+
+
+def own_verdicts(
+    targets: Iterable[str] = (),
+    *,
+    scale: str | None = None,
+    ledger: Path | None = None,
+    seeds: Sequence[int] | None = None,
+) -> list[Verdict]:
+    """Judge the arms of a reader's own, each in the place of the method's, by every claim that reads it.
+
+    Args:
+        targets: "paper", "paper.claim" or "paper.experiment"; all papers when empty.
+        scale: The scale; for each claim the first of laptop, overnight and paper at which it is tested unless given.
+        ledger: The ledger file.
+        seeds: Judge these seeds instead of the declared ones; such verdicts are exploratory.
+
+    Returns:
+        Verdicts with ``custom`` and ``stands_for``; each is of the reader's own outcomes alone, and a claim of which
+        nothing was run has none.
+    """
+    path = ledger or DEFAULT_PATH
+    if ledger is None and not path.exists():
+        return []
+    found = []
+    with Ledger(path, readonly=True) as opened:
+        for slug, claims in _claims_of(list(targets) or catalog.rooms()).items():
+            room = catalog.find(slug)
+            paper = load_paper(room.folder)
+            record = evidence.recorded(opened, slug)
+            factories = {row.arm: row.custom["arm"] for row in record.rows if "arm" in row.custom}
+            for at in SCALES if scale is None else (scale,):
+                wanted = {c.id for c in paper.claim if c.id in claims and at == (scale or _usual_scale(paper, c))}
+                for own, places in evidence.own_arms(paper, record, at, seeds).items() if wanted else ():
+                    for arm in places:
+                        given = evidence.stand_in(paper, room.folder, record, at, own, arm, seeds)
+                        judged = verdict.judge(paper.standing_in(own, arm), given, at, seeds)
+                        kept = [v for v in judged if v.claim in wanted and v.verdict != "untested"]
+                        found += [_as_own(v, own, arm, factories[own]) for v in kept]
+    return found
+
+
+def _as_own(found: Verdict, own: str, arm: str, factory: str) -> Verdict:
+    """A verdict on an arm of a reader's own; what it says to run next names that arm too."""
+    command, sentence = found.command, found.sentence
+    if command is not None:
+        command = f"{command} --arm {own}={factory}"
+        sentence = sentence.replace(f"`{found.command}`", f"`{command}`")
+    return dataclasses.replace(found, custom=(own,), stands_for=arm, command=command, sentence=sentence)
 
 
 def _usual_scale(paper: Paper, claim: Claim) -> str:

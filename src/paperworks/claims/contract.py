@@ -117,6 +117,10 @@ def check_metadata(subject: _Subject) -> None:
                 subject.complain(f"claim {claim.id}: the smoke scale does not run all arms and levels that it names")
             if paper.experiment[claim.experiment].scale["laptop"].seeds < 6:
                 subject.complain(f"claim {claim.id}: fewer than 6 seeds at laptop scale show a trend only")
+    for name, experiment in paper.experiment.items():
+        for key in ("method", "factory") if "laptop" in experiment.scale else ():
+            if not getattr(experiment, key):
+                subject.complain(f"experiment {name}: {key!r} is missing, which an arm of a reader's own needs")
     if subject.known_assets is not None:
         for asset in paper.asset:
             if asset.name not in subject.known_assets:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
+import inspect
 import json
 import sys
 import time
@@ -19,7 +21,7 @@ from paperworks.claims.executors import Event, Executor, local
 from paperworks.claims.ledger import Ledger, Row, RunInfo
 from paperworks.claims.paper import SCALES, Claim, Experiment, LevelValue, Paper, Statement, grid, load_paper
 from paperworks.claims.study import Cell, ExperimentConfig, Study
-from paperworks.claims.worker import Task, find_prepared, find_study, import_factory, load_study
+from paperworks.claims.worker import Task, find_prepared, find_study, import_factory, load_study, pack
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,12 +182,12 @@ def _runnable_hint(paper: Paper, claim: Claim) -> str:
 
 
 def _with_arms(cells: Sequence[Cell], request: Request) -> list[Cell]:
-    """The cells of the arms asked for, own ones included."""
+    """The cells of the arms asked for; own ones come first within a seed, so that their mistakes show soon."""
     named = [arm for arm, factory in request.arms.items() if factory is None]
-    kept = [cell for cell in cells if not named or cell.arm in named]
     own = [arm for arm, factory in request.arms.items() if factory is not None]
-    kept += dict.fromkeys(dataclasses.replace(cell, arm=arm) for arm in own for cell in cells)
-    return sorted(kept, key=lambda cell: cell.seed)
+    found = list(dict.fromkeys(dataclasses.replace(cell, arm=arm) for arm in own for cell in cells))
+    found += [cell for cell in cells if not named or cell.arm in named]
+    return sorted(found, key=lambda cell: cell.seed)
 
 
 def _check_arms(request: Request, paper: Paper, cells: Mapping[str, Sequence[Cell]]) -> None:
@@ -289,7 +291,8 @@ class _Context:
     studies: dict[str, Study]
     configs: dict[str, tuple[ExperimentConfig, dict[str, Any]]]
     artefact_folders: dict[str, dict[str, str]]
-    own_code: dict[str, str]  # of an own arm's module: an edited method is run again
+    own_arms: dict[str, Any]  # ready to travel
+    own_code: dict[str, str]  # an own arm that was edited is run again
     info: RunInfo
 
     def work(self, experiment: str, cell: Cell) -> Work:
@@ -297,11 +300,7 @@ class _Context:
         custom: dict[str, Any] = {"set": changed} if changed else {}
         factory = self.request.own.get(cell.arm)
         if factory is not None:
-            custom["arm"] = (
-                factory
-                if isinstance(factory, str)
-                else f"{factory.__module__}:{getattr(factory, '__qualname__', factory)}"
-            )
+            custom["arm"] = factory if isinstance(factory, str) else _name_of(factory)
         prepared = {
             name: self.artefact_folders[name].get(str(cell.seed), self.artefact_folders[name].get(""))
             for name in self.studies[experiment].prepared
@@ -338,7 +337,7 @@ class _Context:
             scale=self.request.scale,
             cells=tuple(work.cell for work in group),
             config=first.config.model_dump_json(),
-            arms=self.request.own,
+            arms=self.own_arms,
             metrics=tuple(name for name, metric in experiment.metric.items() if not metric.derived),
             curves=tuple(experiment.curve),
             timeout=experiment.timeout * len(group),
@@ -409,6 +408,7 @@ def _context(
     command: str,
 ) -> _Context:
     module = f"{room.module}.study"
+    own_arms = {arm: pack(factory) for arm, factory in request.own.items()}
     own_code = {
         arm: _code_of(factory)
         for arm, factory in request.own.items()
@@ -440,16 +440,36 @@ def _context(
         code=fingerprint.code_hash(room.folder),
     )
     configs = configured(studies, request.scale, request.settings)
-    return _Context(room, paper, request, studies, configs, folders, own_code, info)
+    return _Context(room, paper, request, studies, configs, folders, own_arms, own_code, info)
+
+
+def _name_of(factory: Any) -> str:
+    """A factory as "module:name", a partial with what it fixes."""
+    if isinstance(factory, functools.partial):
+        fixed = [*map(repr, factory.args), *(f"{key}={value!r}" for key, value in sorted(factory.keywords.items()))]
+        return f"{_name_of(factory.func)}({', '.join(fixed)})"
+    named = factory if hasattr(factory, "__qualname__") else type(factory)
+    return f"{named.__module__}:{named.__qualname__}"
 
 
 def _code_of(factory: Any) -> str:
-    """Fingerprint of the files in which an own arm's factory is named and defined."""
-    imported = import_factory(factory) if isinstance(factory, str) else factory
-    named = factory.partition(":")[0] if isinstance(factory, str) else ""
-    modules = [named, *(getattr(part, "__module__", "") for part in (imported, getattr(imported, "func", None)))]
-    files = [getattr(sys.modules.get(name or ""), "__file__", None) for name in modules]
-    return "-".join(dict.fromkeys(fingerprint.file_hash(file) for file in files))
+    """Fingerprint of the files in which an own arm's factory is named and defined, or of its source in a notebook."""
+    made = import_factory(factory) if isinstance(factory, str) else factory
+    while isinstance(made, functools.partial):
+        made = made.func
+    modules = [made.__module__, *([factory.partition(":")[0]] if isinstance(factory, str) else [])]
+    files = [getattr(sys.modules.get(name), "__file__", None) for name in modules]
+    parts = list(dict.fromkeys(fingerprint.file_hash(file) for file in files if file))
+    if not all(files):
+        try:
+            source = inspect.getsource(made).encode()
+        except (OSError, TypeError):
+            source = pack(made)
+        parts.append(hashlib.sha256(source).hexdigest()[:16])
+    code = getattr(made, "__code__", None)
+    if code is not None:  # two lambdas of one file have one name
+        parts.append(hashlib.sha256(repr(list(code.co_positions())).encode()).hexdigest()[:8])
+    return "-".join(parts)
 
 
 def _prepare(context: _Context, executor: Executor, listener: Listener) -> None:
@@ -546,6 +566,8 @@ def _execute(
     for event in executor.run(tasks):
         if event.kind == "progress":
             listener.progress(event.task, event.line["done"], event.line["total"])
+        elif "refused" in event.line:
+            raise UsageError(event.line["refused"])
         elif event.kind == "cell":
             cell = event.task.cells[event.line["cell"]]
             row = _row(context, kind, by_cell[event.task.experiment, cell], event)

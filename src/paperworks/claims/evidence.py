@@ -257,6 +257,45 @@ def _derive_function(folder: Path, name: str) -> Callable[[pd.DataFrame, int], p
     return getattr(module, name)  # type: ignore[no-any-return]
 
 
+def own_arms(
+    paper: Paper, record: Record, scale: str, seeds: Collection[int] | None = None
+) -> dict[str, tuple[str, ...]]:
+    """The arms of a reader's own that were run at a scale, each with the method's arms in whose place it is judged.
+
+    Only those count that were run on the seeds judged: the declared ones unless given.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for row in current(paper, record, scale):
+        experiment = paper.experiment[row.experiment]
+        judged = range(experiment.at(scale).seeds) if seeds is None else seeds
+        if "arm" in row.custom and row.arm not in experiment.arms and row.seed in judged:
+            found.setdefault(row.arm, {}).update(dict.fromkeys(experiment.method))
+    return {own: tuple(places) for own, places in found.items()}
+
+
+def stand_in(
+    paper: Paper, folder: Path, record: Record, scale: str, own: str, arm: str, seeds: Collection[int] | None = None
+) -> Evidence:
+    """What is judged, by ``paper.standing_in(own, arm)``, of an arm of a reader's own in the place of the method's.
+
+    `derive.py` knows the paper's arms alone, so the derived metrics are computed under the method's name.
+    """
+    places = {name for name, experiment in paper.experiment.items() if arm in experiment.method}
+    rows = []
+    for row in record.rows:
+        if row.experiment not in places:
+            rows.append(row)
+        elif row.arm == own:
+            rows.append(dataclasses.replace(row, arm=arm))
+        elif row.arm != arm:
+            rows.append(row)
+    found = evidence_at(paper, folder, dataclasses.replace(record, rows=rows), scale, seeds)
+    for table in (found.table, found.failed):
+        if table is not None:
+            table.loc[table["experiment"].isin(places) & (table["arm"] == arm), "arm"] = own
+    return dataclasses.replace(found, statement_hashes={}, custom=frozenset({own}))
+
+
 def evidence_at(
     paper: Paper, folder: Path, record: Record, scale: str, seeds: Collection[int] | None = None
 ) -> Evidence:
@@ -305,9 +344,13 @@ def evidence_at(
     )
 
 
-def has_outcomes(paper: Paper, claim: Claim, record: Record, scale: str) -> bool:
-    """Whether any cell that the claim reads was tried on a declared seed."""
-    return any(map(_reads(paper, claim, scale, None), current(paper, record, scale)))
+def coverage(paper: Paper, claim: Claim, record: Record, scale: str) -> tuple[int, int]:
+    """Of the cells that a claim reads on the declared seeds: how many were tried, and how many there are."""
+    if not paper.runnable(claim, scale):
+        return 0, 0
+    cells = needed_cells(paper, claim, scale)
+    needed = sum(len(found) * paper.experiment[name].at(scale).seeds for name, found in cells.items())
+    return sum(map(_reads(paper, claim, scale, None), current(paper, record, scale))), needed
 
 
 def _reads(paper: Paper, claim: Claim, scale: str, seeds: Collection[int] | None) -> Callable[[Row], bool]:

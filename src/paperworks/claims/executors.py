@@ -7,13 +7,14 @@ import contextlib
 import dataclasses
 import itertools
 import json
-import multiprocessing
 import os
 import signal
 import sys
 import tempfile
+import types
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, wait
+from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -196,13 +197,31 @@ def _remaining(slot: _Running) -> Task:
     return dataclasses.replace(slot.task, cells=tuple(slot.task.cells[i] for i in slot.left()))
 
 
+class _SpawnProcess(SpawnProcess):
+    """A spawned process that does not run the user's own script again, whether or not it has a main guard."""
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:
+        # What a child prepares is read off the main module; a factory defined there travels by value (see worker.pack).
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        try:
+            return SpawnProcess._Popen(process_obj)
+        finally:
+            sys.modules["__main__"] = main
+
+
+class _SpawnContext(SpawnContext):
+    Process = _SpawnProcess
+
+
 def _start_pool(modules: tuple[str, ...]) -> Any:
     from pebble import ProcessPool
 
     with _interrupts_kept_from_children():
         pool = ProcessPool(
             max_workers=1,
-            context=multiprocessing.get_context("spawn"),
+            context=_SpawnContext(),
             initializer=start_worker,
             initargs=(os.getpid(), modules),
         )

@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import json
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -83,6 +83,8 @@ class Experiment(Model):
         text: The setting, as it stands in a verdict's sentence.
         version: Moves when outcomes stop being comparable; old outcomes are then no longer read.
         arms: Names of the methods compared; the factories stand in ``study.py``.
+        method: Those of them that are the paper's method: an arm of a reader's own is judged in the place of each.
+        factory: What the factory of an arm is called with, and what it must return; for a reader who writes one.
         timeout: Seconds allowed for one cell.
         joint: Axes that one call of the study computes together.
         level: Level axes and their values.
@@ -94,6 +96,8 @@ class Experiment(Model):
     text: str
     version: int = Field(1, ge=1)
     arms: tuple[str, ...] = Field(min_length=1)
+    method: tuple[str, ...] = ()
+    factory: str = ""
     timeout: float = Field(600, gt=0)
     joint: tuple[str, ...] = ()
     level: dict[str, tuple[LevelValue, ...]] = {}
@@ -110,6 +114,8 @@ class Experiment(Model):
                 raise ValueError(f"level.{axis} must hold different values, got {list(values)}")
         if len(set(self.arms)) != len(self.arms):
             raise ValueError(f"arms must be different, got {list(self.arms)}")
+        for arm in self.method:
+            _known("method", arm, self.arms)
         for axis in self.joint:
             _known("joint", axis, ["seed", "arm", *self.level])
         for name, metric in self.metric.items():
@@ -357,6 +363,36 @@ class Paper(Model):
     def claims(self) -> dict[str, Claim]:
         """The claims by id, in order."""
         return {claim.id: claim for claim in self.claim}
+
+    def standing_in(self, own: str, arm: str) -> Paper:
+        """The paper as it reads with an arm of a reader's own in the place of one of the method's.
+
+        Only the claims whose own statement reads that arm are left.
+        """
+        raw = self.model_dump()
+        places = {name for name, experiment in self.experiment.items() if arm in experiment.method}
+
+        def swap(names: Iterable[str]) -> list[str]:
+            return [own if name == arm else name for name in names]
+
+        for name in places:
+            body = raw["experiment"][name]
+            body["arms"], body["method"] = swap(body["arms"]), swap(body["method"])
+            for metric in body["metric"].values():
+                metric["needs"] = swap(metric["needs"])
+            for scale in body["scale"].values():
+                scale["arms"] = scale["arms"] and swap(scale["arms"])
+        kept = []
+        for claim, body in zip(self.claim, raw["claim"], strict=True):
+            needs = self.experiment[claim.experiment].metric[claim.metric].needs
+            if claim.experiment not in places or arm not in (*claim.arms, *needs):
+                continue
+            for statement in (body, *body["control"]):
+                if (statement["experiment"] or claim.experiment) in places:
+                    statement["arm"] = swap([statement["arm"]])[0]
+                    statement["against"] = statement["against"] and swap([statement["against"]])[0]
+            kept.append(body)
+        return Paper.model_validate(raw | {"claim": kept})
 
     def scales_of(self, claim: Claim) -> tuple[str, ...]:
         """The scales at which a claim is judged: those it names, else all of its experiment but smoke."""

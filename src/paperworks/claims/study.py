@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import inspect
 import json
 import math
 import random
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from paperworks.claims.errors import PaperError
+from paperworks.claims.errors import PaperError, UsageError
 
 if TYPE_CHECKING:
     import torch
@@ -222,8 +223,13 @@ class Trial(Generic[ConfigT]):
         return "cuda" if torch.cuda.is_available() else "cpu"
 
     def build(self, *args: Any, cell: Cell | None = None, **kwargs: Any) -> Any:
-        """Call the arm's factory."""
+        """Call the arm's factory.
+
+        Raises:
+            UsageError: When the factory cannot be called with these arguments; a reader's own may have another shape.
+        """
         arm = self._cell(cell).arm if cell is not None or len(self.cells) == 1 else self.arm
+        _check_call(arm, self._arms[arm], args, kwargs)
         return self._arms[arm](*args, **kwargs)
 
     def _streams(self, cell: Cell | None) -> Streams:
@@ -264,6 +270,20 @@ class Trial(Generic[ConfigT]):
         """The outcome with the curves drawn for this cell."""
         curves = {**self._curves.get(self.cells.index(cell), {}), **outcome.curves}
         return dataclasses.replace(outcome, curves=curves)
+
+
+def _check_call(arm: str, factory: Factory, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    try:
+        signature = inspect.signature(factory)
+    except (TypeError, ValueError):  # what is written in C may not tell
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        given = ", ".join([*("..." for _ in args), *(f"{name}=..." for name in kwargs)])
+        raise UsageError(
+            f"arm {arm!r} is built as factory({given}); this factory takes ({', '.join(signature.parameters)}): {error}"
+        ) from None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -156,7 +156,9 @@ class Verdict(Finding):
         p_bh: ``p``, adjusted for the whole index; set by ``adjust_index``.
         minutes_to_decide: About how long the fresh units take on one worker.
         command: What to run next; ``None`` when nothing is open.
-        custom: Replaced arms that the claim reads.
+        custom: Arms of the reader's own that the claim reads.
+        stands_for: The method's arm in whose place an arm of the reader's own is judged.
+        also: What a reader's own run has of it when the verdict is of the shipped evidence.
         paper_arm: The paper's own number for the arm.
         paper_against: The paper's own number for the other.
         paper_setting: The paper's setting.
@@ -176,6 +178,8 @@ class Verdict(Finding):
     minutes_to_decide: float | None = None
     command: str | None = None
     custom: tuple[str, ...] = ()
+    stands_for: str | None = None
+    also: str = ""
     paper_arm: float | str | None = None
     paper_against: float | str | None = None
     paper_setting: str = ""

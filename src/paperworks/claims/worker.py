@@ -11,6 +11,7 @@ import dataclasses
 import importlib
 import json
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -34,7 +35,8 @@ class Task:
         module: Dotted name of the room's package.
         cells: The cells to compute; several only when the experiment is joint.
         config: JSON of the configuration.
-        arms: For arms that are not the study's own: name to "pkg:factory", or to "=other" for another arm's factory.
+        arms: For arms that are not the study's own: name to "pkg:factory", to "=other" for another arm's factory, or to
+            a factory as `pack` made it ready to travel.
         metrics: The metrics each outcome must have, no more and no fewer; ``curves`` likewise (at most).
         timeout: Seconds for the whole call.
         build: Name of a `prepared` artefact to build instead of computing cells.
@@ -128,6 +130,10 @@ def run_task(task: Task, spool_path: str) -> None:
             if todo:
                 raise PaperError(f"the study returned no outcome for {task.cells[min(todo)]}")
         except (Exception, SystemExit) as error:  # a library that calls exit() must not take the worker with it
+            # A factory of the user's own that is not there, or cannot be called so, is a wrong command.
+            if isinstance(error, UsageError) and task.arms.keys() & {cell.arm for cell in task.cells}:
+                spool.write(cell=min(todo), refused=str(error))
+                return
             for index in sorted(todo) or ([-1] if task.build else []):
                 spool.write(
                     cell=index,
@@ -247,13 +253,31 @@ def resolve_arms(study: Study, replaced: Mapping[str, Any]) -> dict[str, Factory
     """The study's factories with the user's own in their places."""
     arms = dict(study.arms)
     for name, reference in replaced.items():
-        if callable(reference):
-            arms[name] = reference
+        if isinstance(reference, bytes):
+            arms[name] = pickle.loads(reference)
         elif reference.startswith("="):
             arms[name] = study.arms[reference[1:]]
         else:
             arms[name] = import_factory(reference)
     return arms
+
+
+def pack(factory: Any) -> Any:
+    """A factory so that it can travel to a worker: one that a notebook or script defines goes there by value.
+
+    Raises:
+        UsageError: When it holds something that cannot travel, such as an open file.
+    """
+    if isinstance(factory, str):
+        return factory
+    if not callable(factory):
+        raise UsageError(f"an arm of your own must be a factory or 'package.module:factory', got {factory!r}")
+    import cloudpickle
+
+    try:
+        return cloudpickle.dumps(factory)
+    except Exception as error:
+        raise UsageError(f"factory {factory!r} cannot be sent to a worker: {error}; define it in a module") from None
 
 
 def import_factory(reference: str) -> Factory:

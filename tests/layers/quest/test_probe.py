@@ -21,6 +21,33 @@ def layer(norm):
     return QuestAttention(E, H, batch_first=True, norm=norm)
 
 
+class Sigmoidal(nn.MultiheadAttention):
+    """A layer of somebody's own, which does not tell its logits."""
+
+    def forward(self, query, key, value, **_):
+        q, k, v = project_heads(self, query, key, value)
+        return self.out_proj((self.scores(q, k).sigmoid() @ v).transpose(1, 2).flatten(2)), None
+
+    def scores(self, q, k):
+        return q @ k.mT / 3
+
+
+class Telling(Sigmoidal):
+    def logits(self, q, k, v):
+        return self.scores(q, k)
+
+
+def test_a_layer_of_ones_own_is_read_by_its_logits():
+    torch.manual_seed(0)
+    model, x = Telling(E, H, batch_first=True), torch.randn(B, N, E)
+    with AttentionProbe(model) as probe:
+        model(x, x, x)
+    expected = model.scores(*project_heads(model, x, x, x)[:2])
+    (reading,) = probe.readings
+    assert reading.max_logit == pytest.approx(expected.abs().max().item(), rel=1e-6)
+    assert reading.entropy == pytest.approx(torch.special.entr(expected.softmax(-1)).sum(-1).mean().item(), rel=1e-5)
+
+
 @pytest.mark.parametrize("norm", ["torch", *NORMS])
 def test_a_reading_against_plain_numbers(norm):
     model = layer(norm)
@@ -160,7 +187,11 @@ def test_alarm_in_a_real_run():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: AttentionProbe(nn.Linear(2, 2)), "model=Linear has no nn.MultiheadAttention"),
+        (lambda: AttentionProbe(nn.Linear(2, 2)), "model=Linear has no layer that is an nn.MultiheadAttention"),
+        (
+            lambda: AttentionProbe(nn.Sequential(Sigmoidal(4, 2))),
+            "layer 0 of model=Sequential has a forward of its own",
+        ),
         (lambda: AttentionProbe(layer("none"), every=0), "every=0; allowed are 1, 2"),
     ],
 )

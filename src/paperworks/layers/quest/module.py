@@ -8,7 +8,15 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from .attention import FORMS, NORMS, attention_weights, initial_gain, quest_attention, value_change_metric
+from .attention import (
+    FORMS,
+    NORMS,
+    attention_logits,
+    attention_weights,
+    initial_gain,
+    quest_attention,
+    value_change_metric,
+)
 from .cache import UnitKeyCache
 
 
@@ -189,6 +197,12 @@ class QuestAttention(nn.MultiheadAttention):
         if not self._before or self._before[0]._values is None or self._before[0]._values.shape != v.shape:
             return {"q_gain": self.q_gain, "k_gain": self.k_gain}  # the first layer has no metric yet: m = 1
         return {"q_gain": value_change_metric(v, self._before[0]._values), "k_gain": None}
+
+    def logits(
+        self, q: Float[Tensor, "b h n d"], k: Float[Tensor, "b h s d"], v: Float[Tensor, "b h s d"]
+    ) -> Float[Tensor, "b h n s"]:
+        """Return what goes into the softmax for projected queries, keys and values, before any mask."""
+        return attention_logits(q, k, self.norm, **self.gains(v), eps=self.eps)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the values of the last pass out of copies and files."""

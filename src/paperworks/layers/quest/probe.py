@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from .attention import attention_logits
-from .module import QuestAttention, merge_masks, project_heads
+from .module import merge_masks, project_heads
 
 
 class Reading(NamedTuple):
@@ -51,6 +51,9 @@ class Alarm(NamedTuple):
 class AttentionProbe:
     """Read diagnostics from every `nn.MultiheadAttention` and `QuestAttention` of a model while it runs.
 
+    A subclass of your own is read by its method `logits(q, k, v)`, of projected queries (b, h, n, d), keys and values
+    (b, h, s, d), which returns what goes into its softmax (b, h, n, s).
+
     ```
     with AttentionProbe(model, every=10) as probe:
         train(model)
@@ -73,7 +76,12 @@ class AttentionProbe:
     def __init__(self, model: nn.Module, every: int = 1) -> None:
         layers = [(name or "(model)", m) for name, m in model.named_modules() if isinstance(m, nn.MultiheadAttention)]
         if not layers:
-            raise ValueError(f"model={type(model).__name__} has no nn.MultiheadAttention; allowed are models that do")
+            allowed = "allowed is a model with at least one such layer"
+            raise ValueError(f"model={type(model).__name__} has no layer that is an nn.MultiheadAttention; {allowed}")
+        for name, layer in layers:
+            if not hasattr(layer, "logits") and type(layer).forward is not nn.MultiheadAttention.forward:
+                allowed = "allowed is one with a method logits(q, k, v), which says what goes into its softmax"
+                raise ValueError(f"layer {name} of model={type(model).__name__} has a forward of its own; {allowed}")
         if every < 1:
             raise ValueError(f"every={every}; allowed are 1, 2, ...")
         self.model, self.every = model, every
@@ -155,10 +163,7 @@ def _measure(
         query, key, value = (x.transpose(0, 1) for x in (query, key, value))
     q, k, v = project_heads(layer, query, key, value)
     mask = merge_masks(attn_mask, key_padding_mask, is_causal, q, key.shape[1], k.shape[-2])
-    if isinstance(layer, QuestAttention):
-        logits = attention_logits(q, k, layer.norm, **layer.gains(v), eps=layer.eps)
-    else:
-        logits = attention_logits(q, k, "none")
+    logits = layer.logits(q, k, v) if hasattr(layer, "logits") else attention_logits(q, k, "none")
     if mask is None:
         keep = torch.ones((), dtype=torch.bool, device=q.device)
     else:
