@@ -36,6 +36,8 @@ response = "We thank you and agree."
 [experiment.estimate]
 text = "On 200 draws with outliers"
 arms = ["mean", "median"]
+method = ["median"]
+factory = "factory() makes an estimator"
 level.outliers = ["none", "some"]
 level.size = [10, 100]
 metric.error = "absolute error (units of the draws)"

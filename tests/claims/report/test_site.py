@@ -380,6 +380,32 @@ def test_own_outcomes_stand_beside_the_shipped(plugins, tmp_path, tools):
     assert "your evidence" not in tools.Page(shipped / "papers" / "alpha.html").text
 
 
+def test_an_arm_of_ones_own_stands_apart_and_a_part_of_a_run_hides_nothing(plugins, tmp_path, tools):
+    paper = load_paper(catalog.find("alpha").folder)
+    path = tmp_path / "ledger.db"
+    with Ledger(path) as ledger:
+        ledger.start_run(tools.made_run(paper))
+        for row in tools.made_rows(paper):
+            mine = {"arm": "mine", "custom": {"arm": "my_<i>pkg</i>:make"}, "key": f"mine {row.key}"}
+            ledger.record(tools.Row(**{**vars(row), **(mine if row.arm == "median" else {})}))
+    page = tools.Page((write_site(tmp_path / "site", ["alpha"], path).parent) / "papers" / "alpha.html")
+    source = page.path.read_text(encoding="utf-8")
+    assert "Your own method" in page.text
+    assert "mine in the place of median my_<i>pkg</i>:make" in " ".join(page.text.split())
+    assert {"own-mine-median-A1", "own-mine-median-A2", "own-mine-median-A4"} <= set(page.ids)
+    own, plain = source.split('<section id="own"')[1].split("</section>")[0], source.split('<section id="claims"')[1]
+    assert "mean minus mine" in own
+    assert "They say nothing of the paper." in own
+    # The median was not run: its claims stay on the shipped evidence, and say so.
+    assert "shipped evidence, laptop scale" in plain
+    assert re.search(r"Of its (\d+) cells you have run (?!\1)\d+: <code>paperworks run alpha.A1</code>", plain)
+    assert {"your evidence", "shipped evidence"} <= set(re.findall(r"(?:your|shipped) evidence", page.text))
+    assert len(list((page.path.parent / "alpha").glob("own-mine-median-*.csv"))) == 3
+    assert "Your own method" not in tools.Page(
+        write_site(tmp_path / "site", ["alpha"], path, source="shipped").parent / "papers" / "alpha.html"
+    ).text
+
+
 def test_speed_ratios_are_shown_when_there_are_some(plugins, tmp_path, tools):
     file = tmp_path / "speed.json"
     file.write_text(

@@ -18,7 +18,7 @@ from paperworks.claims.catalog import Room
 from paperworks.claims.errors import last_line
 from paperworks.claims.evidence import Record
 from paperworks.claims.ledger import Row, RunInfo
-from paperworks.claims.paper import SCALES, Claim, Experiment, Paper
+from paperworks.claims.paper import SCALES, Claim, Experiment, Paper, grid
 from paperworks.claims.report import drawing
 from paperworks.claims.report.docstring import RoomText, public_names, read_room
 from paperworks.claims.report.drawing import Curve, IntervalFigure
@@ -233,6 +233,7 @@ class PaperPage:
     text: RoomText
     name: str
     claims: tuple[ClaimView, ...]
+    own_arms: tuple[OwnArm, ...]
     curves: tuple[CurveFigure, ...]
     tables: tuple[LevelTable, ...]
     drawings: tuple[DrawingGroup, ...]
@@ -271,6 +272,16 @@ class PaperPage:
 
 
 @dataclasses.dataclass(frozen=True)
+class OwnArm:
+    """A reader's own arm in the place of one of the method's, and what the claims that read it say."""
+
+    name: str
+    place: str
+    factory: str
+    claims: tuple[ClaimView, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class _Source:
     """The rows of one experiment at one scale, from one record."""
 
@@ -293,6 +304,7 @@ def gather(
     yours: Record | None,
     measured: Sequence[Measured],
     name: str,
+    own: Sequence[Verdict] = (),
 ) -> PaperPage:
     """Gather a paper's page.
 
@@ -305,6 +317,7 @@ def gather(
         yours: The reader's ledger.
         measured: Measured speed ratios of the paper.
         name: Name of the page.
+        own: The verdicts on arms of the reader's own.
     """
     names = Names()
     files: dict[str, str] = {}
@@ -322,6 +335,7 @@ def gather(
         text=text,
         name=name,
         claims=claims,
+        own_arms=_own_arms(paper, own, yours, names, files),
         curves=curves,
         tables=tables,
         drawings=tuple(group for group in groups if group is not None),
@@ -334,13 +348,26 @@ def gather(
     )
 
 
+def _own_arms(
+    paper: Paper, verdicts: Sequence[Verdict], yours: Record | None, names: Names, files: dict[str, str]
+) -> tuple[OwnArm, ...]:
+    factories = {row.arm: row.custom["arm"] for row in (yours.rows if yours else ()) if "arm" in row.custom}
+    found = []
+    for (own,), place in dict.fromkeys((v.custom, str(v.stands_for)) for v in verdicts):
+        read = paper.standing_in(own, place)
+        chosen = [v for v in verdicts if (v.custom, v.stands_for) == ((own,), place)]
+        views = tuple(_claim(read, v, None, names, files, f"own-{own}-{place}-{v.claim}") for v in chosen)
+        found.append(OwnArm(own, place, factories.get(own, ""), views))
+    return tuple(found)
+
+
 def _import_line(room: Room) -> str:
     names = public_names(room.folder)[:4]
     return f"from {room.module} import {', '.join(names)}" if names else f"import {room.module}"
 
 
 def _sources(paper: Paper, shipped: Record | None, yours: Record | None) -> list[_Source]:
-    """For each experiment and scale the reader's rows when there are any, else the shipped."""
+    """For each experiment and scale the reader's rows when all was run, else what the reader has and the shipped."""
     found = []
     for scale in SHOWN_SCALES:
         by_record = [
@@ -350,10 +377,13 @@ def _sources(paper: Paper, shipped: Record | None, yours: Record | None) -> list
             if scale not in experiment.scale:
                 continue
             seeds = experiment.at(scale).seeds
+            levels = [tuple(level.items()) for level in grid(experiment.levels_at(scale))]
+            whole = {(arm, level, s) for arm in experiment.arms_at(scale) for level in levels for s in range(seeds)}
             for record, rows in by_record:
                 own = [row for row in rows if row.experiment == name and row.seed < seeds]
                 if own:
                     found.append(_Source(name, scale, record, own))
+                if whole <= {(r.arm, tuple((axis, r.level.get(axis)) for axis in experiment.level), r.seed) for r in own}:
                     break
     order = list(paper.experiment)
     return sorted(found, key=lambda source: order.index(source.experiment))
@@ -362,9 +392,16 @@ def _sources(paper: Paper, shipped: Record | None, yours: Record | None) -> list
 # --- claims --------------------------------------------------------------------------------------------------------
 
 
-def _claim(paper: Paper, verdict: Verdict, shipped: Verdict | None, names: Names, files: dict[str, str]) -> ClaimView:
+def _claim(
+    paper: Paper,
+    verdict: Verdict,
+    shipped: Verdict | None,
+    names: Names,
+    files: dict[str, str],
+    anchor: str = "",
+) -> ClaimView:
     claim = paper.claims[verdict.claim]
-    anchor = f"claim-{claim.id}"
+    anchor = anchor or f"claim-{claim.id}"
     controls = tuple(
         ControlView(
             control,

@@ -115,6 +115,7 @@ def collect(
     rooms = catalog.rooms()
     chosen = list(rooms) if not papers else list(dict.fromkeys(catalog.find(name).slug for name in papers))
     verdicts = _by_paper(api.verdicts(chosen if papers else (), ledger=ledger, source=source))
+    own_arms = _by_paper(api.own_verdicts(chosen, ledger=ledger) if source != "shipped" else ())
     names = text.Names()
     pages = []
     with _opened(ledger, source) as opened:
@@ -128,7 +129,8 @@ def collect(
             if shipped is not None and shipped.rows and any(v.evidence == "yours" for v in own):
                 beside = api.verdicts([slug], source="shipped")
             ratios = [one for one in measured if one.paper == slug] or shipped_speeds(room)
-            pages.append(gather(room, paper, own, beside, shipped, yours, ratios, names.new(slug)))
+            mine = own_arms.get(slug, ())
+            pages.append(gather(room, paper, own, beside, shipped, yours, ratios, names.new(slug), mine))
     return pages
 
 
