@@ -276,6 +276,8 @@ def test_a_solution_that_explodes_is_infinite_from_then_on():
     path = d.solve_ode(np.array([0.3, 1.0]), np.array([0.0, 1e-6, 5.0]))
     assert np.isfinite(path[1]).all()
     assert np.isinf(path[2]).all()
+    far = EffectiveDynamics(SingleIndex(*MONOTONE["z"]), c=0.5).solve_ode(np.array([2e3, 0.0]), np.array([0.0, 9.0]))
+    assert np.abs(far[1] - [1.0, 0.0]).max() < 0.1  # a large x alone does not count
 
 
 def test_sde_has_the_mean_and_the_spread_of_the_algorithm():
@@ -314,6 +316,13 @@ def test_sde_near_zero_is_an_ornstein_uhlenbeck_process():
     np.testing.assert_allclose(paths[-1, :, 1], 0.5, rtol=1e-9)
 
 
+def test_paths_of_the_sde_keep_a_residual_of_at_least_zero():
+    d = EffectiveDynamics(SpikedTensorPCA(2, 0.9), c=0.2)
+    paths = d.solve_sde(np.array([0.5, 0.01]), np.linspace(0, 0.5, 11), 200, n=4)
+    assert np.isfinite(paths).all()
+    assert paths[..., 1].min() == 0
+
+
 def test_beyond_proposition_3_8_another_stable_point_appears():
     """z^3: past its threshold 1/315 the optimum repels, and a stable point with r^2 > 0 has left it."""
     u, stable = EffectiveDynamics(SingleIndex(*power(3)), c=0.004).fixed_points()
@@ -326,6 +335,11 @@ def test_largest_step_of_single_index_models():
     """z under unit gradients stays aligned above 0.1 until c = sqrt(99 * 8 / pi)."""
     top = EffectiveDynamics(SingleIndex(*MONOTONE["z"]), algorithm="unit").max_step()
     assert top == pytest.approx(math.sqrt(99 * 8 / math.pi), rel=2e-3)
+
+
+def test_largest_step_of_a_squared_link():
+    """z^2: the optimum is there for every c, yet stable up to Proposition 3.8's (1 - beta)/12 only."""
+    assert EffectiveDynamics(SingleIndex(*power(2)), 0.5).max_step() == pytest.approx(1 / 24, rel=2e-3)
 
 
 def test_no_step_is_too_large_or_too_small():

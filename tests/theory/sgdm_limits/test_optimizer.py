@@ -3,6 +3,7 @@
 import copy
 import io
 import math
+import pickle
 import re
 
 import pytest
@@ -207,6 +208,41 @@ def test_dtype_is_kept_and_16_bit_norms_do_not_overflow(dtype, foreach):
         torch.testing.assert_close(p.double(), q.double() - 0.5, rtol=4 * eps, atol=8 * eps)
 
 
+@both_paths
+@pytest.mark.parametrize("per_tensor", [False, True])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_factors_beyond_the_range_of_float16(foreach, per_tensor, momentum):
+    """Gradients of 1e-6 are multiplied by 1e6 on their way to a size of 1."""
+    params = make(dtype=torch.float16)
+    for p in params:
+        p.grad = torch.full_like(p, 1e-6)
+    UnitGradSGD(params, 0.5, momentum, foreach=foreach, per_tensor=per_tensor).step()
+    for p, q in zip(params, make(dtype=torch.float16), strict=True):
+        torch.testing.assert_close(p.double(), q.double() - 0.5, rtol=0, atol=5e-3)
+
+
+def test_complex_gradients_count_by_their_modulus():
+    for foreach in (True, False):
+        p = torch.nn.Parameter(torch.tensor([1 + 1j, 2.0], dtype=torch.complex128))
+        p.grad = torch.tensor([3 + 4j, 0], dtype=torch.complex128)
+        UnitGradSGD([p], 1.0, 0.5, "unit", foreach=foreach).step()
+        torch.testing.assert_close(p.detach(), torch.tensor([0.4 + 0.2j, 2.0], dtype=torch.complex128))
+
+
+def test_dtypes_may_differ_and_a_pickled_optimiser_goes_on():
+    dtypes = (torch.float32, torch.float64, torch.bfloat16)
+    params = [torch.nn.Parameter(torch.ones(2, dtype=dtype)) for dtype in dtypes]
+    optimizer = UnitGradSGD(params, 0.5, 0.5)
+    for _ in range(2):
+        for p in params:
+            p.grad = torch.full_like(p, 7.0)
+        optimizer.step()
+        optimizer = pickle.loads(pickle.dumps(optimizer))
+        params = optimizer.param_groups[0]["params"]
+    for p, dtype in zip(params, dtypes, strict=True):
+        torch.testing.assert_close(p.detach(), torch.full((2,), 1 - 0.5 - 0.75, dtype=dtype))
+
+
 def test_foreach_and_the_loop_agree():
     for kwargs in ({}, {"momentum": 0.9}, {"momentum": 0.9, "per_tensor": True}):
         a, b = make(dtype=torch.float32), make(dtype=torch.float32)
@@ -339,6 +375,18 @@ def test_gradients_that_are_not_finite(foreach, bad, per_tensor):
     assert not optimizer.state
     UnitGradSGD(params, 0.1, foreach=foreach, per_tensor=per_tensor, error_if_nonfinite=False).step()
     assert params[1].isnan().any()
+
+
+def test_a_strict_group_refuses_what_another_lets_pass():
+    """Both share one length, so that one bad entry would spoil the strict group as well."""
+    params = make()
+    give_gradients(params, 0)
+    params[3].grad[:] = math.inf
+    loose = {"params": params[2:], "error_if_nonfinite": False}
+    with pytest.raises(RuntimeError, match="the gradient has length inf"):
+        UnitGradSGD([{"params": params[:2]}, loose], 0.1).step()
+    UnitGradSGD([{"params": params[:2]}, {**loose, "per_tensor": True}], 0.1).step()
+    assert torch.isfinite(params[0]).all()
 
 
 def test_sparse_gradients_are_refused():

@@ -132,6 +132,18 @@ def test_a_diverged_lane_changes_no_other():
     assert vector.alignment[-1].tolist() == [0, 0]
 
 
+def test_unit_gradients_cannot_explode():
+    """No step is longer than c/sqrt(n), momentum adds up to 1/(1 - beta) of them; plain SGD diverges at once."""
+    n, c, beta, steps = 100, 20.0, 0.5, 200
+    problem = SingleIndex(lambda z: z**7 + 4 * z**4, lambda z: 7 * z**6 + 16 * z**3)
+    run = problem.simulate(n, c, beta, "unit", steps, batch=5, points=steps + 1)
+    size = np.sqrt(run.m**2 + run.r2)
+    assert (np.diff(size, axis=0) <= 1.0001 * c / math.sqrt(n) / (1 - beta)).all()
+    assert size[1] == pytest.approx(size[0], abs=1.0001 * c / math.sqrt(n))
+    assert not run.diverged.any()
+    assert problem.simulate(n, c, beta, "sgd", steps, batch=5).diverged.all()
+
+
 def test_everything_may_diverge():
     run = SingleIndex(*SQUARE).simulate(100, 50.0, steps=400, batch=3)
     assert run.diverged.all()
@@ -217,6 +229,9 @@ def test_progress_is_told_and_ends_at_the_last_step():
 def test_long_memory_is_warned_about():
     with pytest.warns(UserWarning, match=r"beta=0.99 at n=500: momentum remembers 1/\(1 - beta\) = 100 steps"):
         SpikedTensorPCA(2, 1.0).simulate(500, beta=0.99, steps=1)
+    pair = [EffectiveDynamics(SpikedTensorPCA(2, 1.0), beta) for beta in (0.0, 0.99)]
+    with pytest.warns(UserWarning, match="beta=0.99 at n=500"):
+        simulate_lanes(pair, 500, 1, [np.random.default_rng(0)] * 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         SpikedTensorPCA(2, 1.0).simulate(10_000, beta=0.99, steps=1)

@@ -14,6 +14,7 @@ from paperworks.theory.sgdm_limits.derive import pca as derived
 from paperworks.theory.sgdm_limits.dynamics import EffectiveDynamics
 from paperworks.theory.sgdm_limits.figures import lines_over_points, phase_diagram
 from paperworks.theory.sgdm_limits.problems import SpikedTensorPCA
+from paperworks.theory.sgdm_limits.simulate import Trajectory
 
 
 def rows(values):
@@ -100,15 +101,81 @@ def test_largest_calm_step_has_no_diverged_one_below_it(monkeypatch):
     """Diverged, calm, diverged, calm, calm: only the last two count."""
 
     def fake(trial, lanes, n, steps, start, points):
+        assert [d.c for _, d in lanes] == pytest.approx([10.0**-k for k in range(5)])
+        assert {d.problem.noise for _, d in lanes} == {0.3}
         gone = np.array([True, False, True, False, False])
         align = np.tile([[0.1, 0.95, 0.1, 0.3, 0.92]], (2, 1))
         return type("Run", (), {"diverged": gone, "alignment": align})()
 
     monkeypatch.setattr(study, "_run", fake)
-    cell = Cell("sgd", {"f": "x^2", "noise": 0.0}, 100)
+    cell = Cell("sgd", {"f": "x^2", "noise": 0.3}, 100)
     (outcome,) = outcomes(study.index, [cell], powers=(0, 1, 2, 3, 4)).values()
     want = {"log_c": -3, "log_usable": -1, "align_top": 0.3, "align_best": 0.95, "diverged": 0.4}
     assert outcome.metrics == pytest.approx(want)
+
+
+def stand_in(monkeypatch, m, r2, step, calls=None):
+    """Put a made-up run, arrays (T, lanes), in the place of the simulator."""
+
+    def fake(trial, lanes, n, steps, start, points):
+        if calls is not None:
+            calls.append((n, steps, start))
+        gone = np.zeros(m.shape[1], dtype=bool)
+        return Trajectory(np.asarray(step), np.asarray(step) / n, m, r2, gone)
+
+    monkeypatch.setattr(study, "_run", fake)
+
+
+def test_metrics_of_a_path(monkeypatch):
+    """Errors at single times, at the time of the arm's own step size; early and late values."""
+    n, step, calls = 200, np.arange(201), []
+    limit = EffectiveDynamics(SpikedTensorPCA(2, 1.2), c=2.0).solve_ode(np.array([0.3, 1.0]), 2.0 * step / n)
+    m, r2 = -limit[:, 0] + 0.0, limit[:, 1] + 0.0
+    m[50], r2[70] = limit[50, 0] + 4.0, limit[70, 1] - 0.25
+    stand_in(monkeypatch, m[:, None], r2[:, None], step, calls)
+    cell = Cell("sgd_rescaled", {"lam": 1.2, "size": "small"}, 100)
+    got = outcomes(study.pca, [cell], small=n, horizon=1.0)[cell].metrics
+    assert calls == [(n, n, (0.3, 1.0))]
+    assert got["sup_m"] == pytest.approx(4.0, rel=1e-6)
+    assert got["sup_r2"] == pytest.approx(0.25, rel=1e-6)
+    assert got["r2_early"] == pytest.approx(limit[5, 1], rel=1e-6)
+    assert got["m"] == pytest.approx(limit[-40:, 0].mean(), rel=1e-6)
+    assert got["r2"] == pytest.approx(limit[-40:, 1].mean(), rel=1e-6)
+    assert got["align"] == pytest.approx((limit[-40:, 0] / np.hypot(limit[-40:, 0], limit[-40:, 1] ** 0.5)).mean())
+
+
+def test_escape_from_a_random_start(monkeypatch):
+    n, calls = 100, []
+    align = np.array([0.1, 0.19, 0.21, 0.1, 0.6])
+    stand_in(monkeypatch, align[:, None], 1 - align[:, None] ** 2, 25 * np.arange(5), calls)
+    cell = Cell("sgd", {"lam": 1.2}, 100)
+    got = outcomes(study.pca_random, [cell], large=n, horizon=1.0)[cell].metrics
+    assert calls == [(n, n, "random")]
+    assert got["escape"] == 0.5
+    assert got["align"] == pytest.approx(0.6)
+    stand_in(monkeypatch, 0.1 + 0 * align[:, None], np.ones((5, 1)), 25 * np.arange(5))
+    assert outcomes(study.pca_random, [cell], large=n, horizon=1.0)[cell].metrics["escape"] == 1.0
+
+
+def test_largest_step_of_a_grid(monkeypatch):
+    align = np.array([[0.9, 0.5, 0.3, 0.05]])
+    stand_in(monkeypatch, align, 1 - align**2, [0])
+    cell = Cell("sgd", {}, 100)
+    got = outcomes(study.steps, [cell], lowest=0.1, highest=100.0, count=4)[cell].metrics
+    assert got == pytest.approx({"log_c": 1.8, "align_lowest": 0.9, "align_highest": 0.05})
+    d = EffectiveDynamics(SpikedTensorPCA(2, 2.0), c=1.0)
+    assert study._alignment_of(d.problem, d) == pytest.approx(0.5**0.5)
+    assert study._alignment_of(d.problem, d.with_step(2.1)) == 0
+
+
+def test_points_of_the_phase_diagram_near_the_line_do_not_count(monkeypatch):
+    """SGD, whose line is lambda = c; two points lie 5 % beside it, and one far from it is wrong."""
+    learns = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 1]])  # lambda down, c across
+    align = np.where(learns, 0.25, 0.15).reshape(1, -1)
+    stand_in(monkeypatch, align, 1 - align**2, [0])
+    cell = Cell("sgd", {}, 100)
+    got = outcomes(study.phase, [cell], lam=(2.1, 8.4), c=(1.0, 4.0), count=3)[cell].metrics
+    assert got == pytest.approx({"agree": 6 / 7, "learnt": 5 / 9})
 
 
 def test_links_and_their_slopes():
@@ -139,6 +206,19 @@ def test_a_real_run_that_blows_up_scores_nothing():
     outcome = study.real.function(trial(study.real, [cell], steps=60, lowest=2.0, highest=4.0, count=3))
     assert outcome.metrics["best"] == outcome.metrics["width"] == 0.0
     assert outcome.metrics["log_lr"] == 1.0
+
+
+def test_width_of_the_usable_rates(monkeypatch):
+    """x grows by the rate a step: read once, after 51 of 60 steps. At a rate of 1 the loss is infinite from 52 on."""
+
+    def loss(x, i):
+        return -x.sum() if x.item() < 51.5 else x.sum() * math.inf
+
+    task = study.Task(torch.zeros(1), 3, loss, lambda x: float(0.3 < x.item() < 60), usable=0.5)
+    monkeypatch.setitem(study.TASKS, "oja_mnist", lambda trial: task)
+    cell = Cell("sgd", {"task": "oja_mnist"}, 100)
+    got = study.real.function(trial(study.real, [cell], steps=60, lowest=-3.0, highest=1.0, count=5)).metrics
+    assert got == {"width": 2.0, "log_lr": -1.0, "best": 1.0}
 
 
 def test_figures_are_svg_with_every_point_and_line():

@@ -36,6 +36,8 @@ Differences from the paper:
     `UnitGradSGD` normalises before momentum and keeps the learning rate outside the buffer, as torch does; the paper's
     buffer contains it. The two are the same while the rate is constant. One length over all parameters, `eps`,
     `per_tensor` and the error for gradients that are not finite are our choices.
+    Steps of unit gradients are bounded, so that they cannot explode; on single index models we compare the step sizes
+    that end with an alignment above 0.9 instead of those that do not explode.
     Where the paper starts at random, our warm starts are at m = 0.3, r^2 = 1; `pca_random` starts as the paper does.
 """
 

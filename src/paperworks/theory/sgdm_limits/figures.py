@@ -68,6 +68,7 @@ def lines_over_points(
     """
     points = [p for series in (*measured.values(), *theory.values()) for p in series if all(map(math.isfinite, p))]
     frame = _Frame(title, labels, [p[0] for p in points], [0.0, *(p[1] for p in points)])
+    names = []
     for i, (name, series) in enumerate(measured.items()):
         colour = COLOURS[i % len(COLOURS)]
         line = " ".join(f"{frame.x(a):.0f},{frame.y(b):.1f}" for a, b in theory[name] if math.isfinite(b))
@@ -76,10 +77,8 @@ def lines_over_points(
         frame.parts.append(
             f'<path d="{dots}" fill="none" stroke="{colour}" stroke-width="4.4" stroke-linecap="round"/>'
         )
-        frame.parts.append(
-            f'<text x="{WIDTH - RIGHT - 6}" y="{TOP + 16 + 14 * i}" text-anchor="end" '
-            f'fill="{colour}">{escape(name)}</text>'
-        )
+        names.append(f'<tspan fill="{colour}">{escape(name)}</tspan>')
+    frame.parts.append(f'<text x="{WIDTH - RIGHT}" y="16" text-anchor="end">{" ".join(names)}</text>')
     return frame.finish(lambda value: f"{value:.2g}")
 
 

@@ -20,13 +20,15 @@ from torch.optim import Optimizer
 
 Scale = str | Callable[[Tensor, int], Any]
 SCALES = ("sqrt_n", "unit")
+LARGEST_ALPHA = torch.finfo(torch.float16).max
 
 
 class UnitGradSGD(Optimizer):
     """SGD that gives every gradient the same length: sqrt(n) as in the paper's SGD-U, 1, or one of your own.
 
     One length is taken over all parameters that have a gradient, in all groups; n is the number of their entries. The
-    update does not change when the loss is multiplied by a positive number, so loss scaling needs no undoing.
+    update does not change when the loss is multiplied by a positive number, so loss scaling needs no undoing. Of the
+    options of `torch.optim.SGD` there is no dampening, Nesterov momentum, weight decay or `maximize`.
 
     Args:
         params: parameters, or dictionaries of groups; groups may differ in every option.
@@ -175,7 +177,7 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
 def _joined(norms: list[Tensor]) -> Tensor:
     """The length of all gradients together, from the length of each."""
     first = norms[0].device
-    if len({n.dtype for n in norms}) > 1 or any(n.device != first for n in norms):
+    if any(n.device != first for n in norms):
         norms = [n.to(first, torch.float64 if first.type != "mps" else torch.float32) for n in norms]
     return torch.linalg.vector_norm(torch.stack(norms))
 
@@ -195,15 +197,21 @@ def _add_scaled(into: list[Tensor], what: list[Tensor], factor: Any, times: Any,
     if isinstance(times, Tensor) and times.device.type == "cpu":
         times = float(times)
     each = factor if isinstance(factor, list) else [factor] * len(into)
-    if foreach and not isinstance(factor, list) and not isinstance(factor * times, Tensor):
+    if foreach and not isinstance(factor, list) and _is_alpha(factor * times):
         torch._foreach_add_(into, what, alpha=factor * times)
         return
     for x, y, f in zip(into, what, each, strict=True):
         both = f * times
-        if isinstance(both, Tensor):
-            x.add_(y * both.to(x.device, x.dtype))
-        else:
+        if _is_alpha(both):
             x.add_(y, alpha=both)  # one pass over memory
+        else:
+            wide = _wide(x.dtype)
+            x.add_((y.to(wide) * (both.to(x.device, wide) if isinstance(both, Tensor) else both)).to(x.dtype))
+
+
+def _is_alpha(factor: Any) -> bool:
+    """Whether torch takes a factor as `alpha`: a number within the range of float16, whatever the dtype, or not."""
+    return not isinstance(factor, Tensor) and abs(factor) <= LARGEST_ALPHA
 
 
 def _finite(norm: Tensor) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from .algorithms import Algorithm, Array, check_algorithm, eta
 from .signs import SignIntegrals
-from .simulate import METHODS, Trajectory, run_lanes, run_tensors, run_vectors, warn_if_outside
+from .simulate import METHODS, Trajectory, run_lanes, run_plain, warn_if_outside
 
 TINY = 1e-300
 N_LIMIT = 1e15  # a dimension at which terms of order 1/n are below rounding
@@ -118,8 +118,10 @@ class _Problem:
                 start=start,
                 points=points,
             )
-        run = run_vectors if method == "vector" else run_tensors
-        return run(self, n, c / n, beta, algorithm, steps, np.random.default_rng(seed), batch, start, points)
+        gradient = getattr(self, f"{method}_gradient", None)
+        if gradient is None:
+            raise ValueError(f"method='tensor' with {type(self).__name__}; allowed are 'reduced' and 'vector'")
+        return run_plain(gradient, n, c / n, beta, algorithm, steps, np.random.default_rng(seed), batch, start, points)
 
     def closure(self, u: Array, algorithm: Algorithm, samples: int = CLOSURE_SAMPLES) -> Moments:
         """Moments by quasi Monte Carlo over the law of the gradient, for any algorithm.

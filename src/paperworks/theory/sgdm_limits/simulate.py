@@ -98,7 +98,7 @@ def run_lanes(
     place = {id(g): i for i, g in enumerate(sources)}
     source = np.array([place[id(g)] for g in streams])
     m, a = _start(start, n, sources, source)
-    keep = np.unique(np.linspace(0, steps, min(points, steps + 1)).round().astype(np.int64))
+    keep = _kept(steps, points)
     out_m, out_a = np.zeros((len(keep), lanes)), np.full((len(keep), lanes), DIVERGED**2)
     out_m[0], out_a[0] = m, a
     live = _Live(problem, n, np.arange(lanes), m, a, np.asarray(delta, float), np.asarray(beta, float), algorithms)
@@ -244,41 +244,12 @@ def _start(
     return np.full(len(source), m), np.full(len(source), a)
 
 
-def run_vectors(
-    problem: Any,
-    n: int,
-    delta: float,
-    beta: float,
-    algorithm: Algorithm,
-    steps: int,
-    rng: np.random.Generator,
-    batch: int,
-    start: Any,
-    points: int,
-) -> Trajectory:
-    """The algorithm on vectors of n entries, with gradients drawn in O(n); arguments as in `simulate`."""
-    return _run_plain(problem.vector_gradient, n, delta, beta, algorithm, steps, rng, batch, start, points)
+def _kept(steps: int, points: int) -> NDArray[np.int64]:
+    """The steps at which (m, r^2) is kept."""
+    return np.unique(np.linspace(0, steps, min(points, steps + 1)).round().astype(np.int64))
 
 
-def run_tensors(
-    problem: Any,
-    n: int,
-    delta: float,
-    beta: float,
-    algorithm: Algorithm,
-    steps: int,
-    rng: np.random.Generator,
-    batch: int,
-    start: Any,
-    points: int,
-) -> Trajectory:
-    """The algorithm as it is written, a whole tensor drawn for each step; arguments as in `simulate`."""
-    if not hasattr(problem, "tensor_gradient"):
-        raise ValueError("method='tensor' with SingleIndex; allowed are 'reduced' and 'vector'")
-    return _run_plain(problem.tensor_gradient, n, delta, beta, algorithm, steps, rng, batch, start, points)
-
-
-def _run_plain(
+def run_plain(
     gradient: Callable[[Array, np.random.Generator], Array],
     n: int,
     delta: float,
@@ -290,10 +261,24 @@ def _run_plain(
     start: Any,
     points: int,
 ) -> Trajectory:
+    """The algorithm on vectors of n entries, as it is written.
+
+    Args:
+        gradient: draws one gradient for each row of x, shape (batch, n).
+        n: dimension.
+        delta: step size.
+        beta: momentum.
+        algorithm: as in `EffectiveDynamics`.
+        steps: number of steps.
+        rng: source of all noise.
+        batch: number of runs.
+        start: (m, r^2), or "random".
+        points: number of times kept.
+    """
     m, a = _start(start, n, [rng] * batch, np.arange(batch))
     x, p = np.zeros((batch, n)), np.zeros((batch, n))
     x[:, 0], x[:, 1] = m, np.sqrt(a)  # the law does not see which direction orthogonal to v it is
-    keep = np.unique(np.linspace(0, steps, min(points, steps + 1)).round().astype(np.int64))
+    keep = _kept(steps, points)
     out = np.empty((2, len(keep), batch))
     with np.errstate(all="ignore"):
         for step in range(steps + 1):

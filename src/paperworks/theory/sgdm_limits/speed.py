@@ -48,6 +48,11 @@ def against_vectors(size: str = "full") -> Pair:
     return _simulators(10_000, 50, 20, "vector") if size == "full" else _simulators(40, 30, 2000, "vector")
 
 
+def against_vectors_small(size: str = "full") -> Pair:
+    """The same at n = 1,000, 200 steps."""
+    return _simulators(1000, 200, 20, "vector") if size == "full" else _simulators(40, 20, 1000, "vector")
+
+
 def _optimisers(size: str, make: Callable[[list[torch.nn.Parameter]], Callable[[], None]], clipped: bool) -> Pair:
     count, shape = (100, (128, 128)) if size == "full" else (5, (4, 3))
     generator = torch.Generator().manual_seed(0)

@@ -243,7 +243,7 @@ class Phase(ExperimentConfig):
     count: int = Field(16, ge=3, description="values on each axis, in geometric progression")
     learnt: float = Field(0.2, gt=0, lt=1, description="alignment from which something was learnt")
     aside: float = Field(
-        0.25, ge=0, description="relative distance of lambda from the line below which points are left out"
+        0.1, ge=0, description="relative distance of lambda from the line below which points are left out"
     )
     m0: float = Field(0.3, description="<x, v> at the start")
     r0: float = Field(1.0, ge=0, description="|x - m v|^2 at the start")
@@ -328,7 +328,10 @@ class Index(ExperimentConfig):
 
     n: int = Field(10_000, ge=4, description="dimension")
     steps: int = Field(1_000_000, gt=0, description="steps of a run")
-    powers: tuple[int, ...] = Field(tuple(range(12)), description="the grid: c = 10^-k for these k, ascending")
+    powers: tuple[float, ...] = Field(
+        (0, 0.2, 0.4, 0.6, 0.8, 1, 1.2, 1.4, 1.6, *range(2, 12)),
+        description="the grid: c = 10^-k for these k, ascending",
+    )
     usable: float = Field(0.9, gt=0, lt=1, description="alignment from which a step size was usable")
     m0: float = Field(0.3, description="<x, v> at the start")
     r0: float = Field(1.0, ge=0, description="|x - m v|^2 at the start")
