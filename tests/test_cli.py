@@ -154,6 +154,24 @@ def test_run_prints_one_document_and_progress_elsewhere(desk: Desk) -> None:
     assert "ran 40 cells in" in done.stderr
 
 
+def test_an_arm_of_ones_own_is_judged_and_shown_apart(desk: Desk) -> None:
+    (desk.folder / "my_estimator.py").write_text("import numpy as np\ndef make():\n    return np.median\n")
+    done = desk.call("run", "toy.M1", "--arm", "mine=my_estimator:make", "--jobs", "1")
+    plain, _, own = done.stdout.partition("Your own: mine in the place of median\n")
+    assert done.returncode == 0, done.stderr
+    assert "M1  SUPPORTED" in plain
+    assert "M1  SUPPORTED  (direct test, laptop, your evidence; custom)" in own
+    assert "mean minus mine" in own
+    found = desk.json("verdicts", "toy")
+    assert [(v["claim"], v["stands_for"]) for v in found][-2:] == [("M1", "median"), ("M2", "median")]
+    done = desk.call("run", "toy.M1", "--arm", "bad=statistics:fmean", "--jobs", "1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "arm 'bad' is built as factory(); this factory takes (data, weights): missing a required" in done.stderr
+    out = desk.call("show", "toy").stdout
+    assert "an arm of your own: factory() makes an estimator: a function of an array, with axis=" in out
+    assert "it is judged in the place of median" in out
+
+
 def test_verdicts(at: Desk, call: Call) -> None:
     code, out, err = call("verdicts", "toy", "--json")
     assert (code, err) == (0, "")
@@ -174,6 +192,8 @@ def test_lint(at: Desk, call: Call) -> None:
     assert set(report) >= {"paper", "ok", "problems"}
     assert (code, report["paper"], report["ok"]) == (1, "toy", False)
     assert report["problems"] == ["claim M2 has no control that fails when nothing was learnt"]
+    code, out, _ = call("lint", "toy", "--placebo")
+    assert (code, out.partition(" (")[0]) == (0, "toy: ok")
     code, out, _ = call("lint", "toy")
     assert code == 1
     assert "toy: 1 problems" in out
@@ -248,6 +268,10 @@ LINES = {
     "paper": (["show", "toi"], 2, "no paper is called 'toi' (did you mean 'toy'?)"),
     "paper to judge": (["verdicts", "toi"], 2, "no paper is called 'toi'"),
     "paper to lint": (["lint", "toi"], 2, "no paper is called 'toi'"),
+    "nothing to time": (["speed"], 2, "speed: name papers, or --all"),
+    "all and one to time": (["speed", "toy", "--all"], 2, "speed: name papers, or --all"),
+    "name of a new room": (["new", "mypaper"], 2, "'mypaper' names no room: write FAMILY/PAPER"),
+    "paper to eject": (["eject", "toi", "there"], 2, "no paper is called 'toi'"),
     "claim": (["run", "toy.M9"], 2, "toy has no claim or experiment 'M9'; it has M1, M2, M3, estimate, jointly"),
     "arm": (
         ["run", "toy", "--arm", "meen"],

@@ -221,18 +221,21 @@ def run(
 
 @app.command()
 def speed(
-    papers: Annotated[list[str], typer.Argument(metavar="PAPER...", help="Papers.")],
+    papers: Annotated[list[str] | None, typer.Argument(metavar="[PAPER]...", help="Papers.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All papers.")] = False,
     save: Annotated[
         bool, typer.Option("--save", help="Write the ratios into the paper's room, to be shipped.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Time ours against the named peers, in turn and in one process, after comparing their outputs."""
-    from paperworks.claims import api
+    """Time ours against the named peers, in turn and in one process, after comparing their outputs; peak memory too."""
+    from paperworks.claims import api, catalog
     from paperworks.printing import speed_lines
 
+    if bool(papers) == every:
+        raise UsageError("speed: name papers, or --all")
     ratios, problems = {}, {}
-    for slug in papers:
+    for slug in catalog.rooms() if every else papers or ():
         ratios[slug], problems[slug] = api.speed(slug, save=save)
     if as_json:
         _print_json([{"paper": slug, **ratio.to_dict()} for slug, found in ratios.items() for ratio in found])
@@ -297,7 +300,13 @@ def data(
 
 
 @app.command()
-def lint(papers: Papers = None, as_json: Json = False) -> None:
+def lint(
+    papers: Papers = None,
+    placebo: Annotated[
+        bool, typer.Option("--placebo", help="Check the placebo alone: the method's arm with the baseline's factory.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Check papers against the contract that all of them keep, placebo included."""
     from paperworks.claims import catalog, contract
     from paperworks.kit import assets
@@ -305,13 +314,39 @@ def lint(papers: Papers = None, as_json: Json = False) -> None:
 
     rooms = [catalog.find(name) for name in papers] if papers else list(catalog.rooms().values())
     known = list(assets.catalog())
-    reports = [contract.check(room, known) for room in rooms]
+    reports = [contract.check(room, known, placebo=placebo) for room in rooms]
     if as_json:
         _print_json([report.to_dict() for report in reports])
     else:
         print("\n".join(lint_lines(reports)))
     if not all(report.ok for report in reports):
         raise typer.Exit(1)
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(metavar="FAMILY/PAPER", help="Such as layers/mypaper.")],
+    folder: Annotated[
+        Path | None, typer.Option("--dir", help="Where its distribution goes.", show_default="./paperworks-PAPER")
+    ] = None,
+) -> None:
+    """Write a room that passes the contract as it is: here in a checkout of paperworks, else a distribution."""
+    from paperworks.claims import scaffold
+    from paperworks.printing import written_lines
+
+    print("\n".join(written_lines(scaffold.new(name, folder), name.rpartition("/")[2])))
+
+
+@app.command()
+def eject(
+    paper: Annotated[str, typer.Argument(help="A paper.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
+) -> None:
+    """Copy a paper's method out as a package that needs nothing of paperworks, with its licence and tests."""
+    from paperworks.claims import scaffold
+    from paperworks.printing import ejected_lines
+
+    print("\n".join(ejected_lines(scaffold.eject(paper, folder))))
 
 
 @app.command()

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from paperworks.claims.catalog import Room
     from paperworks.claims.contract import Report as LintReport
     from paperworks.claims.engine import Report
+    from paperworks.claims.scaffold import Ejected, Written
     from paperworks.claims.speed import Ratio
     from paperworks.claims.verdict import Comparison, Verdict
 
@@ -92,7 +93,8 @@ def speed_lines(ratios: Mapping[str, Sequence[Ratio]]) -> list[str]:
     """A line a measurement: time of ours over time of the peer."""
     return [
         f"{slug} {r.name}: {r.median:.3g} [{r.low:.3g}, {r.high:.3g}] of the time of {r.peer} "
-        f"(target {r.target:g}{'' if r.met else ', MISSED'}; {r.pairs} pairs, ours {1000 * r.ours:.2f} ms)"
+        f"(target {r.target:g}{'' if r.met else ', MISSED'}; {r.pairs} pairs, ours {1000 * r.ours:.2f} ms"
+        + (f"; peak {r.memory:.0f} MiB, the peer's {r.peer_memory:.0f})" if r.memory is not None else ")")
         for slug, found in ratios.items()
         for r in found
     ]
@@ -117,6 +119,25 @@ def lint_lines(reports: Sequence[LintReport]) -> list[str]:
         lines += [f"  problem: {problem}" for problem in report.problems]
         lines += [f"  note: {note}" for note in report.notes]
     return lines
+
+
+def written_lines(written: Written, slug: str) -> list[str]:
+    """Where a new room is, and what to do next."""
+    lines = [f"{slug}: its room is {written.room}, its tests are in {written.tests}"]
+    if written.distribution is not None:
+        lines.append(f"install it: pip install -e {written.distribution}")
+    if written.new_family:
+        family = written.room.parent.name
+        lines.append(f"the family is new: name 'paperworks.{family}' in the import rules of pyproject.toml")
+    return [*lines, f"then: paperworks lint {slug}; paperworks run {slug}; replace it part by part"]
+
+
+def ejected_lines(ejected: Ejected) -> list[str]:
+    """What came out and what did not."""
+    lines = [f"the method is in {ejected.folder}; try it: cd {ejected.folder} && python -m pytest tests"]
+    if not ejected.tests:
+        lines = [f"the method is in {ejected.folder}; its tests are in a checkout of paperworks only"]
+    return [*lines, *(f"left out: {name}, which imports {what}" for name, what in ejected.left_out.items())]
 
 
 def doctor_lines(findings: Mapping[str, Any]) -> list[str]:

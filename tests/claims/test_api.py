@@ -142,6 +142,7 @@ def test_speed_measures_what_it_can(make_toy: Callable[..., Desk], monkeypatch: 
     desk = make_toy(paper=paper, speed=SPEED)
     real = api.timing.measure
     monkeypatch.setattr(api.timing, "measure", lambda *a: real(*a, seconds=0.05))
+    monkeypatch.setenv("PYTHONPATH", str(desk.plugins))
     ratios, problems = api.speed("toy", save=True)
     assert [ratio.name for ratio in ratios] == ["quick"]
     assert [problem.partition(":")[0] for problem in problems] == ["other", "absent", "missing"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -114,3 +115,25 @@ def test_saved_ratios_are_read_again(tmp_path: Path) -> None:
     speed.save(tmp_path, [ratio])
     assert speed.saved(tmp_path) == [speed.Ratio("f", "peer", 1.15, 1.235, 1.1, 1.3, 20, 0.01235)]
     assert [p.name for p in tmp_path.iterdir()] == ["speed.json"]
+
+
+MEMORY = """
+import numpy as np
+from paperworks.claims.speed import Pair
+
+
+def f(size):
+    n = {"small": 10, "full": 4_000_000}[size]
+    return Pair(lambda: np.ones(n).sum(), lambda: np.stack([np.ones(n), np.ones(n)]).sum())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the peak of one call")
+def test_peak_memory_is_that_of_one_call(make_toy: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An array of 30.5 MiB against two and their copies; neither hides in what the other left."""
+    desk = make_toy(speed=MEMORY)
+    monkeypatch.setenv("PYTHONPATH", str(desk.plugins))
+    ours, peer = (speed.peak_memory("toy_papers.toy", "f", side) for side in ("ours", "peer"))
+    assert ours == pytest.approx(30.5, abs=4)
+    assert peer == pytest.approx(122.1, abs=4)
+    assert speed.peak_memory("toy_papers.toy", "g", "ours") is None

@@ -218,7 +218,9 @@ def speed(slug: str, *, save: bool = False) -> tuple[list[timing.Ratio], list[st
         try:
             pair = timing.pair_of(room.module, target.name, "full")
             with one_thread():
-                ratios.append(timing.measure(pair, target.name, target.peer, target.target))
+                ratio = timing.measure(pair, target.name, target.peer, target.target)
+                ours, peer = (timing.peak_memory(room.module, target.name, side) for side in ("ours", "peer"))
+                ratios.append(dataclasses.replace(ratio, memory=ours, peer_memory=peer))
         except ModuleNotFoundError as error:
             problems.append(f"{target.name}: {error.name!r} is not installed (peers: uv pip install --group peers)")
         except PaperError as error:

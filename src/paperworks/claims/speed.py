@@ -7,6 +7,8 @@ import gc
 import importlib
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -44,6 +46,8 @@ class Ratio:
         high: Upper end.
         pairs: Number of alternated pairs.
         ours: Median seconds of ours, to give the ratio a size; never a target.
+        memory: Peak memory of one call of ours, in MiB above what the inputs take; ``None`` where it cannot be told.
+        peer_memory: That of the peer.
     """
 
     name: str
@@ -54,6 +58,8 @@ class Ratio:
     high: float
     pairs: int
     ours: float
+    memory: float | None = None
+    peer_memory: float | None = None
 
     @property
     def met(self) -> bool:
@@ -127,6 +133,42 @@ def measure(pair: Pair, name: str, peer: str, target: float, *, seconds: float =
     half = 0.98 * np.sqrt(n)  # order statistics about the median that cover 95 %
     low, high = ratios[max(0, int(n / 2 - half))], ratios[min(n - 1, int(np.ceil(n / 2 + half)))]
     return Ratio(name, peer, target, float(np.median(ratios)), float(low), float(high), n, float(np.median(ours[1:])))
+
+
+# In a process of its own for each side: what an allocator keeps from one call would hide what the next one needs.
+_PEAK = """
+import gc, re, sys
+from paperworks.claims.speed import pair_of
+module, name, side = sys.argv[1:]
+def resident(what):
+    return int(re.search(what + r":\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
+getattr(pair_of(module, name, "small"), side)()
+torch = sys.modules.get("torch")
+call = getattr(pair_of(module, name, "full"), side)
+gc.collect()
+if torch is not None and torch.cuda.is_available():
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    call()
+    torch.cuda.synchronize()
+    print((torch.cuda.max_memory_allocated() - before) / 2**20)
+else:
+    before = resident("VmRSS")
+    open("/proc/self/clear_refs", "w").write("5")
+    call()
+    print(max(resident("VmHWM") - before, 0.0))
+"""
+
+
+def peak_memory(module: str, name: str, side: str) -> float | None:
+    """Peak memory in MiB of one call of "ours" or "peer" at full size: of the GPU where there is one, else resident.
+
+    ``None`` where the system does not tell (outside Linux, when there is no GPU).
+    """
+    command = [sys.executable, "-c", _PEAK, module, name, side]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return float(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
 
 
 def save(folder: Path, ratios: Sequence[Ratio]) -> Path:

@@ -401,9 +401,12 @@ def test_an_arm_of_ones_own_stands_apart_and_a_part_of_a_run_hides_nothing(plugi
     assert re.search(r"Of its (\d+) cells you have run (?!\1)\d+: <code>paperworks run alpha.A1</code>", plain)
     assert {"your evidence", "shipped evidence"} <= set(re.findall(r"(?:your|shipped) evidence", page.text))
     assert len(list((page.path.parent / "alpha").glob("own-mine-median-*.csv"))) == 3
-    assert "Your own method" not in tools.Page(
-        write_site(tmp_path / "site", ["alpha"], path, source="shipped").parent / "papers" / "alpha.html"
-    ).text
+    assert (
+        "Your own method"
+        not in tools.Page(
+            write_site(tmp_path / "site", ["alpha"], path, source="shipped").parent / "papers" / "alpha.html"
+        ).text
+    )
 
 
 def test_speed_ratios_are_shown_when_there_are_some(plugins, tmp_path, tools):

@@ -383,7 +383,9 @@ def _sources(paper: Paper, shipped: Record | None, yours: Record | None) -> list
                 own = [row for row in rows if row.experiment == name and row.seed < seeds]
                 if own:
                     found.append(_Source(name, scale, record, own))
-                if whole <= {(r.arm, tuple((axis, r.level.get(axis)) for axis in experiment.level), r.seed) for r in own}:
+                if whole <= {
+                    (r.arm, tuple((axis, r.level.get(axis)) for axis in experiment.level), r.seed) for r in own
+                }:
                     break
     order = list(paper.experiment)
     return sorted(found, key=lambda source: order.index(source.experiment))

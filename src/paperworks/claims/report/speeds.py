@@ -22,6 +22,8 @@ class Measured(BaseModel):
         low: Lower end of its 95 % interval.
         high: Upper end.
         pairs: Number of pairs.
+        memory: Peak memory of ours, in MiB.
+        peer_memory: That of the peer.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -32,6 +34,8 @@ class Measured(BaseModel):
     low: float
     high: float
     pairs: int = 0
+    memory: float | None = None
+    peer_memory: float | None = None
 
 
 def shipped_speeds(room: Room) -> list[Measured]:

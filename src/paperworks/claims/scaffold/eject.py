@@ -1,0 +1,168 @@
+"""Takes a method out of its room: a folder that needs neither this library nor its studies."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib.metadata
+import os
+import shutil
+import sys
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+import paperworks
+from paperworks.claims import catalog
+from paperworks.claims.errors import PaperError, UsageError
+from paperworks.claims.paper import Paper, load_paper
+
+_NOT_METHOD = frozenset({"study.py", "derive.py", "speed.py"})
+_LAZY = "from paperworks._lazy import attach\n\n__getattr__, __dir__, __all__ = attach(__name__, __file__)\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class Ejected:
+    """What was written.
+
+    Attributes:
+        folder: The folder.
+        tests: Test files that came along.
+        left_out: Test files that did not, each with what it imports of this library.
+    """
+
+    folder: Path
+    tests: tuple[str, ...]
+    left_out: dict[str, str]
+
+
+def eject(slug: str, folder: Path) -> Ejected:
+    """Write a paper's method as a package of its own: ``folder/pyproject.toml``, ``folder/SLUG``, ``folder/tests``.
+
+    Its modules are copied with a licence header and import third parties only; study, derived metrics and speed stay
+    behind. Tests come along where the tests of this library are at hand (a checkout), as far as they test the method
+    alone.
+
+    Args:
+        slug: The paper.
+        folder: Where it goes; new or empty.
+
+    Raises:
+        UsageError: When there is no such paper, or the folder holds something.
+        PaperError: When the method imports other parts of this library, or the folder cannot be written.
+    """
+    room = catalog.find(slug)
+    paper = load_paper(room.folder)
+    target = Path(os.path.abspath(folder))
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise UsageError(f"{target} exists already and is not an empty folder; nothing was written")
+    modules = sorted(p for p in room.folder.glob("*.py") if p.name not in _NOT_METHOD)
+    names = {room.module, *(f"{room.module}.{p.stem}" for p in modules if p.stem != "__init__")}
+    for path in modules:
+        others = sorted(set(_imports(path, room.module)) - names - {"paperworks._lazy"})
+        if others:
+            raise PaperError(f"{path} imports {others[0]}: a method that needs other parts of paperworks stays there")
+    fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.partial")
+    header = _header(paper)
+    tests, left_out = [], {}
+    try:
+        package = fresh / slug
+        package.mkdir(parents=True)
+        for path in modules:
+            text = path.read_text(encoding="utf-8")
+            if path.name == "__init__.py":
+                text = text.replace(_LAZY, _names(room.folder / "__init__.pyi"))
+                shutil.copy(room.folder / "__init__.pyi", package)
+            (package / path.name).write_text(header + text.replace(room.module, slug), encoding="utf-8")
+        for path in _test_files(room):
+            others = sorted(set(_imports(path, "tests")) - names)
+            if others:
+                left_out[path.name] = others[0]
+            else:
+                (fresh / "tests").mkdir(exist_ok=True)
+                text = path.read_text(encoding="utf-8").replace(room.module, slug)
+                (fresh / "tests" / path.name).write_text(header + text, encoding="utf-8")
+                tests.append(path.name)
+        (fresh / "pyproject.toml").write_text(_pyproject(paper, modules), encoding="utf-8")
+        licence = catalog.PACKAGE.parents[1] / "LICENSE"
+        if licence.is_file():
+            shutil.copy(licence, fresh / "LICENSE")
+        if target.exists():
+            target.rmdir()
+        os.rename(fresh, target)
+    except OSError as error:
+        raise PaperError(f"cannot write {error.filename or target}: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return Ejected(target, tuple(name for name in tests if name.startswith("test_")), left_out)
+
+
+def _imports(path: Path, package: str) -> Iterator[str]:
+    """Modules of this library, or of the room, that a file imports anywhere in it."""
+    top = {"paperworks", package.partition(".")[0]}
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found = [node.module or ""]
+        else:
+            continue
+        yield from (name for name in found if name.partition(".")[0] in top)
+
+
+def _test_files(room: catalog.Room) -> list[Path]:
+    """The files of the room's tests, where this is a checkout."""
+    if not room.folder.is_relative_to(catalog.PACKAGE):
+        return []
+    return sorted((catalog.PACKAGE.parents[1] / "tests" / room.folder.relative_to(catalog.PACKAGE)).glob("*.py"))
+
+
+def _names(stub: Path) -> str:
+    """The public names of a room's stub, each imported when it is first asked for."""
+    imports = [node for node in ast.parse(stub.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom)]
+    homes = sorted((alias.name, node.module or "") for node in imports for alias in node.names)
+    table = "".join(f'    "{name}": "{module}",\n' for name, module in homes)
+    return (
+        "import importlib\n\n"
+        f"_MODULES = {{\n{table}}}\n__all__ = list(_MODULES)\n\n\n"
+        "def __getattr__(name):\n"
+        "    if name in _MODULES:\n"
+        '        return getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)\n'
+        '    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")\n'
+    )
+
+
+def _header(paper: Paper) -> str:
+    source = f"arXiv {paper.arxiv}" if paper.arxiv else paper.venue or str(paper.year)
+    return (
+        f"# SPDX-License-Identifier: {paper.licence}\n"
+        f"# Copyright The Paperworks authors. From paperworks {paperworks.__version__} ({paper.slug}), new imports.\n"
+        f'# The method is that of "{paper.title}", {source}.\n\n'
+    )
+
+
+def _requirements(modules: Iterable[Path]) -> list[str]:
+    """What the modules import at their top, with the versions that this library asks for."""
+    owners = importlib.metadata.packages_distributions()
+    asked = {r.name: str(r.specifier) for r in map(Requirement, importlib.metadata.requires("paperworks") or [])}
+    found = set()
+    for path in modules:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
+            tops = {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"paperworks"}
+            found |= {owners[top][0] for top in tops if top in owners}
+    return sorted(f"{name}{asked.get(name, '')}" for name in found)
+
+
+def _pyproject(paper: Paper, modules: Iterable[Path]) -> str:
+    needs = "\n".join(f'  "{requirement}",' for requirement in _requirements(modules))
+    return (
+        '[build-system]\nrequires = ["hatchling>=1.27"]\nbuild-backend = "hatchling.build"\n\n'
+        f'[project]\nname = "{paper.slug.replace("_", "-")}"\nversion = "{paperworks.__version__}"\n'
+        f'description = "{paper.summary.replace(chr(34), chr(39))}"\nrequires-python = ">=3.11"\n'
+        f'license = "{paper.licence}"\ndependencies = [\n{needs}\n]\n\n'
+        f'[tool.hatch.build.targets.wheel]\npackages = ["{paper.slug}"]\n'
+    )
