@@ -343,13 +343,17 @@ def test_an_undecided_verdict_says_what_would_decide():
     assert found.minutes_to_decide == pytest.approx(10 * 6 * 10 / 60)  # two arms, one cue, three hosts
     assert found.command == "paperworks run quest.Q1 --seeds 6:16"
     assert one(claim, table).minutes_to_decide is None
-    near = one({**claim, "margin": 0.099}, table)
+    near = one({**claim, "margin": 0.097}, table)
     assert near.units_to_decide > 100
     assert (
         near.command == f"paperworks run quest.Q1 --seeds 1000:{1000 + near.units_to_decide}"
     )  # clear of tuning seeds
     at_zero = one({**BASE, "margin": 0.1}, cell_rows(gain(0.1, np.array([1, -1, 1, -1, 1, -1]) / 8)))
     assert (at_zero.units_to_decide, at_zero.command) == (None, None)
+    far = one({**claim, "margin": 0.0995}, table)  # thousands of seeds are no proposal
+    assert (far.verdict, far.units_to_decide, far.command) == ("undecided", None, None)
+    on_it = one({**BASE, "margin": 0.1}, cell_rows(gain(0.1, np.zeros(6))))  # without spread more seeds say the same
+    assert (on_it.verdict, on_it.units_to_decide) == ("undecided", None)
 
 
 def test_needed_cells():

@@ -20,7 +20,7 @@ ALPHA = 0.05  # two-sided; 2.5 % on each side
 MIN_UNITS = 6  # the least n whose exact sign-flip test can reach p <= ALPHA: 2 / 2**6 = 0.031
 EXACT_UNITS = 16  # sign-flips are enumerated up to here
 FLIPS = 9_999  # random flips beyond
-MAX_UNITS = 10_000  # no study is proposed that needs more
+MAX_UNITS = 500  # no study is proposed that needs more
 POWER = 0.8
 TIE = 1e-9  # relative; sums of the same numbers in another order are equal
 
@@ -243,7 +243,7 @@ def detectable(n: int, *, equivalence: bool = False) -> float:
 
 
 def units_to_decide(distance: float, sd: float, *, equivalence: bool = False) -> int | None:
-    """How many fresh units find an effect this far from the margin in 80 % of studies; ``None`` above 10,000."""
+    """How many fresh units find an effect this far from the margin in 80 % of studies; ``None`` above 500."""
     if distance <= 0:
         return None
 

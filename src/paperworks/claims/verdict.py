@@ -478,6 +478,8 @@ def _to_decide(statement: Statement, decision: statistics.Decision, n: int, sd: 
         return MIN_UNITS
     inside = statement.equivalence and abs(decision.mean) < statement.margin
     position = abs(decision.mean) if statement.equivalence else decision.mean
+    if math.isclose(position, statement.margin, rel_tol=statistics.TIE, abs_tol=_SNAP):
+        return None  # on the margin itself
     return statistics.units_to_decide(abs(position - statement.margin), sd, equivalence=inside)
 
 
