@@ -70,8 +70,16 @@ def test_pubn_weighs_rows_by_their_own_probabilities():
     algorithm.s_p, algorithm.s_u, algorithm.eta = s, s.flip(1), torch.tensor([0.5], dtype=torch.float64)
     rows_p, rows_u = torch.tensor([[4, 0, 2]]), torch.tensor([[1, 1, 3]])
     expected = losses.pubn(b.x_p[..., 0], b.x_u[..., 0], 0.4, s[:, rows_p[0]], s.flip(1)[:, rows_u[0]], 0.5)
-    found = algorithm.loss(stub(), b._replace(rows_p=rows_p, rows_u=rows_u))
-    torch.testing.assert_close(found, expected)
+    b = b._replace(rows_p=rows_p, rows_u=rows_u)
+    torch.testing.assert_close(algorithm.loss(stub(), b), expected)
+    s_p, s_u = s[:, rows_p[0]], s.flip(1)[:, rows_u[0]]
+    calibrated = losses.calibrated(losses.pubn, 0.5)
+    expected = calibrated(b.x_p[..., 0], b.x_u[..., 0], 0.4, s_p, torch.cat([s_p, s_u], dim=1), 0.5)
+    run = stub(
+        puts_back_weights=True,
+        risk=lambda function, p, u, **options: losses.calibrated(function, 0.5)(p, u, 0.4, **options),
+    )
+    torch.testing.assert_close(algorithm.loss(run, b), expected)
 
 
 def test_lbe_weighs_parts_as_in_the_data():
@@ -97,4 +105,7 @@ def test_partners_of_a_calibrated_run_come_from_p_in_the_right_share():
         run = Run(plan, [split], [0.1], [0])
         x_p, x_u = torch.ones(1, 4000, 1), torch.zeros(1, 4000, 1)
         shares[calibration] = run.partners(x_p, x_u).mean().item()
+        for alpha in (0.3, 6.0):
+            draws = torch.cat([run.beta(alpha) for _ in range(2000)])
+            assert draws.var().item() == pytest.approx(1 / (4 * (2 * alpha + 1)), rel=0.15)
     assert shares == pytest.approx({"exact": 0.3, "batch_concat": 0.5}, abs=0.03)

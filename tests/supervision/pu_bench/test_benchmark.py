@@ -55,12 +55,14 @@ def test_scores_of_a_known_table():
     assert scores == pytest.approx({"accuracy": 3 / 5, "precision": 2 / 3, "recall": 2 / 3, "f1": 2 / 3, "auc": 3 / 6})
     nothing = classification_scores([1, 0], [-1.0, -2.0])
     assert (nothing["precision"], nothing["recall"], nothing["f1"]) == (0, 0, 0)
+    blown_up = classification_scores([1, 0, 0], [np.nan, np.nan, np.nan])
+    assert (blown_up["accuracy"], blown_up["auc"]) == (pytest.approx(1 / 3), 0.5)
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"algorithms": ("upu", "pan")}, "algorithms: 'pan' is not one of naive, upu"),
+        ({"algorithms": ("upu", "pun")}, "algorithms: 'pun' is not one of naive, upu"),
         ({"regimes": ("os",)}, "regimes: 'os' is not one of two-sample"),
         ({"criteria": ("acc",)}, "criteria: 'acc' is not one of pa"),
         ({"draws": 0}, "draws: at least one is needed"),

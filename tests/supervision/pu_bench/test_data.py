@@ -45,12 +45,12 @@ def test_two_samples_are_drawn_apart():
 @pytest.mark.parametrize("setting", ["one-sample", "two-sample"])
 def test_other_priors_and_remainders(setting):
     n_p = 40 if setting == "two-sample" else 20
-    data = make_pu(X, Y, ["A", "B", "C"], 0.3, n_p, n_total=101, setting=setting, rng=1)
-    expected = round(0.3 * 61) / 61 if setting == "two-sample" else (round(0.3 * 101) - 20) / 81
+    data = make_pu(X, Y, ["A", "B", "C"], 0.3, n_p, n_total=103, setting=setting, rng=1)
+    expected = 19 / 63 if setting == "two-sample" else (31 - 20) / 83
     assert data.unlabeled_share == pytest.approx(expected)
     counts = per_class(data.rows[data.y == 0])
     assert max(counts[c] for c in "DEFGHIJ") - min(counts[c] for c in "DEFGHIJ") <= 1
-    assert len(data.x) == 101
+    assert len(data.x) == 103
 
 
 def test_labels_never_exceed_a_class_of_the_sample():

@@ -28,6 +28,7 @@ from paperworks.supervision.pu_bench import (
     proxy_accuracy,
     proxy_auc,
 )
+from paperworks.supervision.pu_bench.nets import LaneMLP, LaneModules, LaneSGD
 
 QUICK = {"max_steps": 40, "hidden": 16, "batch_size": 16, "eval_every": 20, "learning_rate": 0.1, "random_state": 0}
 CHECKED = PULearner(prior=0.5, setting="two-sample", **{**QUICK, "max_steps": 60})
@@ -52,7 +53,8 @@ def clouds(n=400, setting="one-sample", share=0.3, seed=0, distance=3.0):
 def test_every_algorithm_learns_what_is_easy(algorithm, setting):
     data = clouds(setting=setting)
     rate = {"count": 0.01, "lbe": 0.3}.get(algorithm, 0.05)  # the gradient of "count" is a sum over the batch
-    steps = 300 if algorithm == "lbe" else 60  # EM moves slowly away from the naive classifier
+    # EM moves slowly away from the naive classifier; half of PULDA's steps have no mixup
+    steps = {"lbe": 300, "pulda": 150}.get(algorithm, 60)
     learner = PULearner(
         algorithm, setting=setting, **{**QUICK, "learning_rate": rate, "max_steps": steps, "warmup_steps": 30}
     )
@@ -100,19 +102,25 @@ def dropping(features):
     return torch.nn.Sequential(*layers)
 
 
-@pytest.mark.parametrize("module", [None, dropping])
-def test_history_is_computed_on_held_out_rows_with_the_checkpoint_s_net(module):
+@pytest.mark.parametrize(
+    ("kind", "module", "setting"),
+    [("nnpu", None, "two-sample"), ("nnpu", dropping, "one-sample"), ("pusb", None, "one-sample")],
+)
+def test_history_is_computed_on_held_out_rows_with_the_checkpoint_s_net(kind, module, setting):
     """PA of the chosen net, in evaluation mode, on all rows but those trained on is what history says."""
     data = clouds(n=200, distance=1.5)
-    seen = []
+    seen, noise = [], []
 
-    class Spy(Algorithm):
+    class Spy(ALGORITHMS[kind]):
         def loss(self, run, batch):
             seen.append((run.x_p, run.x_u))
-            return run.risk(losses.nnpu, *run.scores(batch.x_p, batch.x_u))
+            noise.append((run.scores(batch.x_p)[0] - run.scores(batch.x_p)[0]).abs().max().item())
+            assert run.epoch_steps == 126 // 16
+            return super().loss(run, batch)
 
-    learner = PULearner(Spy(), setting="one-sample", calibrate=False, module=module, **QUICK)
-    learner.fit(data.x, data.y)
+    learner = PULearner(Spy(), prior=0.4, setting=setting, calibrate=False, module=module, **QUICK)
+    learner.fit(data.x, data.y, data.hidden)
+    assert all(n > 0 for n in noise) if module else not any(noise), "training goes on in training mode"
     x_p, x_u = (part[0].numpy() for part in seen[0])
     assert (len(x_p), len(x_u)) == (54, 126)
     trained = {row.tobytes() for row in np.concatenate([x_p, x_u])}
@@ -120,8 +128,32 @@ def test_history_is_computed_on_held_out_rows_with_the_checkpoint_s_net(module):
     assert held.sum() == 20
     at = learner.history_["step"].index(learner.checkpoint_step_)
     score = learner.decision_function(data.x)[held]
-    assert learner.history_["pa"][at] == pytest.approx(proxy_accuracy(data.y[held], score, 0.5, "one-sample"))
+    assert learner.history_["pa"][at] == pytest.approx(proxy_accuracy(data.y[held], score, 0.4, setting))
+    assert learner.history_["oa"][at] == oracle_accuracy(data.hidden[held], score, data.y[held], setting)
     assert learner.history_["pauc"][at] == pytest.approx(proxy_auc(data.y[held], score))
+
+
+def test_an_algorithm_s_rows_are_drawn_from_in_every_pass():
+    drawn, warmups = [], []
+
+    class Few(Algorithm):
+        def begin(self, run):
+            warmups.append(run.warmup_steps)
+
+        def epoch(self, run):
+            return torch.arange(5).expand(1, 5)
+
+        def loss(self, run, batch):
+            drawn.append(batch.rows_u)
+            return 0 * run.scores(batch.x_p)[0].mean(dim=-1) + 3
+
+    data = clouds(n=100)
+    learner = PULearner(Few(), setting="one-sample", **QUICK).fit(data.x, data.y)
+    assert len(drawn) == 40
+    assert all(rows.unique().tolist() == [0, 1, 2, 3, 4] for rows in drawn)
+    assert learner.history_["loss"] == [3, 3], "the mean since the look before"
+    learner.set_params(warmup_steps=7).fit(data.x, data.y)
+    assert warmups == [4, 7], "a tenth of the steps, or what is asked for"
 
 
 def test_calibration_reaches_the_loss():
@@ -185,11 +217,16 @@ def test_calibration_removes_the_bias_of_the_one_sample_setting():
 
 
 def test_pusb_calls_the_prior_s_share_of_the_population_positive():
-    for setting, fraction in (("two-sample", "U"), ("one-sample", "all")):
+    for setting, arguments in (
+        ("two-sample", {}),
+        ("one-sample", {}),
+        ("one-sample", {"calibrate": False}),  # its loss is biased, its threshold need not be
+        ("one-sample", {"calibration": "sampling"}),
+    ):
         data = clouds(n=1000, setting=setting, share=0.2)
-        learner = PULearner("pusb", setting=setting, **{**QUICK, "criterion": None}).fit(data.x, data.y)
+        learner = PULearner("pusb", setting=setting, **{**QUICK, "criterion": None}, **arguments).fit(data.x, data.y)
         called = learner.decision_function(data.x) >= 0
-        share = called[data.y == 0].mean() if fraction == "U" else called.mean()
+        share = called[data.y == 0].mean() if setting == "two-sample" else called.mean()
         assert share == pytest.approx(0.5, abs=0.005)
         assert learner.threshold_ != 0
         plain = learner.module_(torch.tensor(data.x, dtype=torch.float32)).detach()
@@ -200,11 +237,10 @@ def test_pusb_calls_the_prior_s_share_of_the_population_positive():
 
 def test_together_is_as_alone():
     sets = [clouds(n=100, seed=seed) for seed in range(3)]
-    for algorithm in ("vpu", "cvir", "lbe", "pubn"):
-        learners = [
-            PULearner(algorithm, setting="one-sample", **{**QUICK, "random_state": i, "learning_rate": 0.05 * (i + 1)})
-            for i in range(3)
-        ]
+    kinds = (("vpu", None), ("cvir", None), ("lbe", None), ("pubn", None), ("nnpu", lambda d: torch.nn.Linear(d, 2)))
+    for algorithm, module in kinds:
+        own = [{"random_state": i, "learning_rate": 0.05 * (i + 1)} for i in range(3)]
+        learners = [PULearner(algorithm, setting="one-sample", module=module, **{**QUICK, **o}) for o in own]
         alone = [clone(learner).fit(d.x, d.y).decision_function(d.x) for learner, d in zip(learners, sets, strict=True)]
         fit_together(learners, [d.x for d in sets], [d.y for d in sets])
         for learner, d, expected in zip(learners, sets, alone, strict=True):
@@ -292,13 +328,19 @@ def test_pickle_and_clone():
 
 def test_undeclared_setting_warns_where_the_data_may_be_one_sample():
     one = clouds(n=100)
-    with pytest.warns(SettingWarning, match="setting='one-sample' if so"):
-        PULearner(**QUICK).fit(one.x, one.y)
+    with pytest.warns(
+        SettingWarning, match="as when some positives of one sample were labelled: pass setting="
+    ) as told:
+        PULearner(calibrate=False, **QUICK).fit(one.x, one.y)
+    assert told[0].filename == __file__
     two = clouds(n=100, setting="two-sample")  # some labelled rows are in U again
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        PULearner(**QUICK).fit(two.x, two.y)
+        PULearner(calibrate=False, **QUICK).fit(two.x, two.y)
         PULearner(setting="one-sample", **QUICK).fit(one.x, one.y)
+    for data, looks in ((one, "no labelled row occurs"), (two, "some labelled rows occur")):
+        with pytest.raises(ValueError, match=f"setting is not declared, and {looks} .* calibrate='auto' cannot decide"):
+            PULearner(**QUICK).fit(data.x, data.y)
 
 
 def test_unknown_prior_is_estimated_and_recorded():
@@ -324,8 +366,73 @@ def test_sensitivity_to_a_wrong_prior():
 def test_a_net_that_blows_up_is_not_chosen():
     data = clouds(n=200)
     learner = PULearner("upu", setting="one-sample", **{**QUICK, "learning_rate": 1e30}).fit(data.x * 1e4, data.y)
-    assert np.isneginf(learner.history_["pa"]).any() or np.isfinite(learner.history_["pa"]).all()
+    assert np.isneginf(learner.history_["pa"]).any()
     assert learner.checkpoint_step_ in learner.history_["step"]
+
+
+def test_every_positive_may_be_labelled():
+    """25 of 100 rows at prior 1/4; holding out leaves 23 and 67, which would make c 1.02."""
+    y = np.repeat([1, 0], [25, 75])
+    learner = PULearner(setting="one-sample", prior=0.25, **QUICK).fit(np.arange(100)[:, None] / 100, y)
+    assert learner.c_ == 1
+
+
+@pytest.mark.parametrize("kind", ["mlp", "modules"])
+def test_clipping_goes_lane_by_lane(kind):
+    """A lane moves along its gradient, no further than the limit; a gentle lane moves as it would alone."""
+    generators = [torch.Generator().manual_seed(i) for i in range(2)]
+    net = LaneMLP(2, 3, generators) if kind == "mlp" else LaneModules(lambda: torch.nn.Linear(2, 2), [0, 1])
+    x = torch.randn(2, 9, 2, generator=generators[0]) * torch.tensor([10.0, 0.01])[:, None, None]
+    gradients = torch.autograd.grad((net(x) * torch.tensor([1.0, 0.01])[:, None]).sum(), list(net.parameters()))
+
+    def moved(steps):
+        before = [torch.nn.utils.parameters_to_vector(net.module(i).parameters()).detach() for i in range(2)]
+        LaneSGD(net.rates(torch.ones(2)), momentum=0.0).step(steps)
+        after = [torch.nn.utils.parameters_to_vector(net.module(i).parameters()).detach() for i in range(2)]
+        return [a - b for a, b in zip(after, before, strict=True)]
+
+    plain, clipped = moved(gradients), moved(net.clipped(gradients, 0.5))
+    assert plain[0].norm() > 0.5 > plain[1].norm() > 0
+    torch.testing.assert_close(clipped[0], 0.5 * plain[0] / plain[0].norm(), rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(clipped[1], plain[1], rtol=1e-3, atol=1e-6)
+
+
+def test_descent_has_momentum_decay_and_a_rate_for_each_lane():
+    """As torch.optim.SGD: velocity 0.9 v + gradient + decay * weights; two steps."""
+    start, rates = (
+        torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0)),
+        torch.tensor([0.1, 0.02])[:, None, None],
+    )
+    gradients = torch.randn(2, 2, 3, 4, generator=torch.Generator().manual_seed(1))
+    ours = torch.nn.Parameter(start.clone())
+    sgd = LaneSGD([(ours, rates)], momentum=0.9, weight_decay=0.3)
+    weights, velocity = start, torch.zeros_like(start)
+    for gradient in gradients:
+        sgd.step([gradient])
+        velocity = 0.9 * velocity + gradient + 0.3 * weights
+        weights = weights - rates * velocity
+    torch.testing.assert_close(ours.detach(), weights)
+
+
+def test_callback_scores_follow_the_threshold():
+    data, seen = clouds(n=100), []
+    learner = PULearner("pusb", setting="one-sample", **QUICK)
+    fit_together([learner], [data.x], [data.y], callback=lambda step, score: seen.append((step, score(data.x)[0])))
+    assert [step for step, _ in seen] == [20, 40]
+    assert learner.at("last").threshold_ != 0
+    np.testing.assert_allclose(seen[-1][1], learner.at("last").decision_function(data.x), atol=1e-5)
+
+
+def test_steps_of_count_are_clipped():
+    data, module = clouds(n=100), torch.nn.Linear(2, 1, bias=False)
+    torch.nn.init.constant_(module.weight, -2.0)
+    lengths = []
+    for options in ({}, {"largest_gradient": 0.5}, {"largest_gradient": None}):
+        own = {"learning_rate": 1, "max_steps": 1, "batch_size": 64, "options": options}
+        learner = PULearner("count", setting="one-sample", module=module, **{**QUICK, **own}).fit(data.x, data.y)
+        lengths.append((learner.module_.weight - module.weight).norm().item())
+    assert lengths[:2] == pytest.approx([10, 0.5], rel=1e-3)
+    assert lengths[2] > 10
 
 
 DATA = clouds(n=100)
@@ -343,13 +450,17 @@ BAD_Y = {"all": np.ones(100), "none": np.zeros(100), "three": np.arange(100) % 3
         ({"criterion": "accuracy"}, {}, "criterion must be one of 'pa', 'pauc', 'oa', None, got 'accuracy'"),
         ({"criterion": "oa"}, {}, "criterion='oa' needs the true labels"),
         ({"calibration": "mean"}, {}, "calibration must be one of 'exact', 'sampling', 'batch_concat', got 'mean'"),
-        ({"calibrate": True}, {}, "calibrate=True is for data of one sample, but setting is None"),
+        ({"setting": None, "calibrate": True}, {}, "calibrate=True is for data of one sample, but setting is None"),
         ({"calibrate": True, "setting": "two-sample"}, {}, "but setting is 'two-sample'"),
         ({"calibrate": "yes"}, {}, "calibrate must be one of True, False, 'auto', got 'yes'"),
         ({"setting": "one-sample", "prior": 0.25}, {}, "labelled rows are a share 0.3 of the one sample"),
         ({"setting": "one-sample", "algorithm": "glws", "calibration": "batch_concat"}, {}, "take calibration='exact'"),
         ({"max_steps": 0}, {}, "max_steps must be a whole number of at least 1, got 0"),
         ({"batch_size": 2.5}, {}, "batch_size must be a whole number of at least 1, got 2.5"),
+        ({"warmup_steps": -1}, {}, "warmup_steps must be a whole number of at least 0, got -1"),
+        ({"learning_rate": -0.1}, {}, "learning_rate must be a number of at least 0 and less than inf, got -0.1"),
+        ({"momentum": 1.0}, {}, "momentum must be a number of at least 0 and less than 1, got 1.0"),
+        ({"weight_decay": "l2"}, {}, "weight_decay must be a number of at least 0 and less than inf, got 'l2'"),
         ({"validation_fraction": 1.0}, {}, "validation_fraction must lie strictly between 0 and 1, got 1.0"),
         ({"validation_fraction": 0.99}, {}, "30 labelled rows do not suffice to hold out 30"),
         ({}, {"y": BAD_Y["all"]}, "no unlabeled rows"),
@@ -357,6 +468,7 @@ BAD_Y = {"all": np.ones(100), "none": np.zeros(100), "three": np.arange(100) % 3
         ({}, {"y": BAD_Y["three"]}, "Only binary classification is supported"),
         ({}, {"X": np.where(DATA.x > 0, DATA.x, np.nan)}, "contains NaN"),
         ({}, {"y_true": np.full(100, 3)}, "y_true must have the shape of y, (100,), and hold 1 and 0 or -1"),
+        ({"module": 3}, {}, "module must be a torch module, a function that makes one, or None, got 3"),
         ({"module": lambda d: torch.nn.Linear(d, 3)}, {}, "module must return logits of shape (n, 2), (n, 1) or (n,)"),
     ],
 )  # fmt: skip
@@ -364,7 +476,9 @@ def test_bad_input_is_named(arguments, fit, said):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SettingWarning)
         with pytest.raises(ValueError, match=re.escape(said)):
-            PULearner(**{**QUICK, "max_steps": 2, **arguments}).fit(**{"X": DATA.x, "y": DATA.y, **fit})
+            PULearner(**{**QUICK, "setting": "two-sample", "max_steps": 2, **arguments}).fit(
+                **{"X": DATA.x, "y": DATA.y, **fit}
+            )
 
 
 def test_learners_that_differ_are_not_fitted_together():

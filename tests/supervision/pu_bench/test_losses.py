@@ -23,6 +23,7 @@ def rand(*shape, seed=0, scale=1.0):
 F_P, F_U = rand(5, seed=1), rand(6, seed=2)
 S_P, S_U = torch.sigmoid(rand(5, seed=3)), torch.sigmoid(rand(6, seed=4))
 OVER = (F_P + 3, F_U - 3)  # separated: the negative part of the risk is below 0
+BETWEEN = (F_P, F_U - 2)  # it is below 0, and the whole risk above
 
 CASES = {
     "upu": (losses.upu, reference.upu, {}),
@@ -30,6 +31,7 @@ CASES = {
     "nnpu": (losses.nnpu, reference.nnpu, {}),
     "nnpu, sigmoid": (losses.nnpu, reference.nnpu, {"loss": "sigmoid", "beta": 0.1}),
     "nnpu_ga": (losses.nnpu_ga, reference.nnpu_ga, {"gamma": 0.7}),
+    "nnpu_ga, beta": (losses.nnpu_ga, reference.nnpu_ga, {"beta": 0.3}),
     "vpu": (lambda p, u, prior: losses.vpu(p, u), lambda p, u, prior: reference.vpu(p, u), {}),
     "dist_pu": (losses.dist_pu, reference.dist_pu, {}),
     "count": (losses.count_loss, reference.count_loss, {}),
@@ -46,7 +48,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("scores", [(F_P, F_U), OVER], ids=["mixed", "separated"])
+@pytest.mark.parametrize("scores", [(F_P, F_U), OVER, BETWEEN], ids=["mixed", "separated", "between"])
 @pytest.mark.parametrize("name", CASES)
 def test_value_and_gradients_equal_the_reference(name, scores):
     ours, plain, options = CASES[name]
@@ -66,6 +68,8 @@ def test_value_and_gradients_equal_the_reference(name, scores):
 def test_the_separated_scores_do_reach_the_clamp():
     assert losses.nnpu(*OVER, PRIOR) > losses.upu(*OVER, PRIOR)
     assert losses.nnpu_ga(*OVER, PRIOR) != losses.upu(*OVER, PRIOR)
+    assert losses.upu(*BETWEEN, PRIOR) > 0 > -losses.nnpu_ga(*BETWEEN, PRIOR), "a sign rule on the whole risk shows"
+    assert losses.nnpu_ga(*BETWEEN, PRIOR) != losses.upu(*BETWEEN, PRIOR) == losses.nnpu_ga(*BETWEEN, PRIOR, beta=0.3)
     torch.testing.assert_close(losses.nnpu(F_P, F_U, PRIOR), losses.upu(F_P, F_U, PRIOR), rtol=0, atol=0)
     torch.testing.assert_close(losses.nnpu_ga(F_P, F_U, PRIOR), losses.upu(F_P, F_U, PRIOR), rtol=0, atol=0)
     torch.testing.assert_close(losses.nnpu(*OVER, PRIOR, beta=99), losses.upu(*OVER, PRIOR))
@@ -110,6 +114,17 @@ def test_lbe_steps():
             lambda v, i=other, b=both: reference.lbe(*[*b[:i], v, *b[i + 1 :]], plain, labelled.tolist()), both[other]
         )
         np.testing.assert_allclose(got.numpy(), numeric, rtol=1e-5, atol=1e-9)
+
+
+def test_counts_of_positives_are_rounded_as_stated():
+    p, u = rand(5), rand(7)  # 2.8 positives
+    count = losses.base_loss(p, 1).mean() - losses.count_log_prob(u, 3)
+    torch.testing.assert_close(losses.count_loss(p, u, PRIOR), count)
+    assert losses.cvir_keep(u, PRIOR).shape == (4,)
+    for n, prior, positives in ((7, PRIOR, 2), (50, 0.58, 29)):  # 0.58 * 50 is 28.999... in floats
+        u = rand(n)
+        soft = losses.soft_ce(u, losses.count_posterior(u, positives)).mean()
+        torch.testing.assert_close(losses.glws(p, u, prior), losses.base_loss(p, 1).mean() + soft)
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])

@@ -9,6 +9,8 @@ from paperworks.claims.study import Cell, Trial
 from paperworks.kit.assets import load_letter, open_asset, status
 from paperworks.supervision.pu_bench import derive, oracle_accuracy, study
 
+from . import reference
+
 needs_data = pytest.mark.skipif(
     "missing" in {status(name).state for name in ("letter", "mnist5k")}, reason="data: paperworks data pu_bench"
 )
@@ -34,15 +36,13 @@ def benchmark(accuracy):
 
 def test_lift_and_its_mean():
     table = benchmark(lambda i, regime, data: (0.7 + 0.01 * i * (regime == "osc"),) * 2)
-    naive = rows([("naive_osc", "x", "accuracy", 0.5), ("naive_os", "x", "accuracy", 0.9)], "data")
+    naive = rows(
+        [(f"naive_{regime}", d, "accuracy", v) for d in ("x", "y") for regime, v in (("osc", 0.5), ("os", 0.9))], "data"
+    )
     copy = table.copy()
     out = derive.regimes(pd.concat([table, naive]), 3)
-    lift = out[out["metric"] == "lift"].set_index(["arm", "data"])["value"]
-    assert lift["cvir_osc", "x"] == pytest.approx(0.05)
-    assert lift["naive_osc", "x"] == pytest.approx(-0.4)
-    overall = out[out["metric"] == "mean_lift"]
-    assert overall["arm"].tolist() == ["upu_osc"]
-    assert overall["value"].iloc[0] == pytest.approx(np.mean([0.01 * i for i in range(9)]))
+    lift = out[out["metric"] == "mean_lift"].set_index("arm")["value"]
+    assert lift.to_dict() == pytest.approx({"naive_osc": -0.4, "upu_osc": np.mean([0.01 * i for i in range(9)])})
     pd.testing.assert_frame_equal(table, copy)
 
 
@@ -71,7 +71,8 @@ def test_noise_alone_gives_no_shortfall():
 def test_missing_inputs_give_no_row():
     table = benchmark(lambda i, regime, data: (0.7, 0.7))
     out = derive.regimes(table[~((table["arm"] == "glws_osc") & (table["data"] == "y"))], 3)
-    assert "shortfall" not in set(out["metric"])
+    assert out.empty
+    assert derive.regimes(table[:0], 3).empty
     assert derive.regimes(table[table["arm"] == "upu_ts"], 3).empty
     assert derive.shares(rows([("upu_os", 0.1, "accuracy", 0.7)], "share"), 3).empty
 
@@ -115,6 +116,21 @@ def test_pool_and_test_rows_are_apart_and_complete(name, classes, per_class):
     assert not np.array_equal(pool.x, other.x)
 
 
+def test_positive_classes_are_the_paper_s():
+    lists = {"letter1": list("BVLRIOWSJKCHZ"), "letter2": list("DTAYQGBLIWJCZ"), "mnist1": [4, 7, 9, 5, 8]}
+    assert lists == study.POSITIVE
+
+
+def test_arms_are_what_their_names_say():
+    regimes = {"os": ("one-sample", False), "osc": ("one-sample", True), "ts": ("two-sample", False)}
+    for name, factory in {**study.regimes.arms, **study.shares.arms}.items():
+        algorithm, _, regime = name.rpartition("_")
+        learner = factory()
+        assert (learner.algorithm, (learner.setting, learner.calibrate)) == (algorithm, regimes[regime])
+        assert learner.learning_rate == study.RATES[algorithm][list(regimes).index(regime)]
+        assert learner.options == ({"late": False} if algorithm == "dist_pu" else None)
+
+
 @needs_data
 def test_regimes_share_their_pool_and_differ_in_what_is_drawn():
     drawn = {}
@@ -128,6 +144,8 @@ def test_regimes_share_their_pool_and_differ_in_what_is_drawn():
     assert os_[1][0].unlabeled_share == pytest.approx(2 / 7)
     assert ts[1][0].unlabeled_share == 0.5
     assert not np.array_equal(os_[1][0].x, os_[1][1].x), "the two repetitions are independent"
+    assert not np.array_equal(os_[1][0].rows, os_[1][1].rows)
+    assert os_[0][0].random_state != os_[0][1].random_state
     assert not np.array_equal(os_[2][0].x_test, os_[2][1].x_test)
 
 
@@ -138,17 +156,25 @@ def test_cells_do_not_depend_on_their_company():
         return {cell.seed: outcome.metrics for cell, outcome in study.regimes.function(t)}
 
     both = metrics((100, 101))
+    assert both[100]["accuracy"] == pytest.approx((both[100]["first"] + both[100]["second"]) / 2, abs=1e-4)
+    assert both[100]["first"] != both[100]["second"]
     assert metrics((101,))[101] == both[101]
     assert both[100] != both[101]
 
 
 @needs_data
 def test_anyone_s_classifier_can_be_an_arm():
+    labelled = []
+
     class Mine(LogisticRegression):
         setting = "one-sample"
 
         def __init__(self, **ignored):
             super().__init__()
+
+        def fit(self, X, y):
+            labelled.append(y.mean())
+            return super().fit(X, y)
 
         @classmethod
         def _get_param_names(cls):
@@ -158,6 +184,27 @@ def test_anyone_s_classifier_can_be_an_arm():
     ((_, outcome),) = study.regimes.function(t)
     assert outcome.metrics.keys() == {"accuracy", "auc", "f1", "pa", "pauc", "oa", "first", "second"}
     assert outcome.metrics["auc"] > 0.5
+    ((_, outcome),) = study.shares.function(trial(study.shares, Mine, {"share": 0.1}, arms=("mine",)))
+    assert outcome.metrics.keys() == {"accuracy", "auc"}
+    assert labelled == pytest.approx([0.3, 0.3, 0.1], abs=0.01)
+
+
+def test_criteria_are_those_of_the_chosen_checkpoint():
+    learner = study.PULearner()
+    learner.history_ = {"step": [10, 20], "pa": [1.2, 1.1], "pauc": [0.7, 0.8], "oa": [-np.inf, 0.9]}
+    learner.checkpoint_step_ = 10
+    assert study._chosen(learner, None) == {"pa": 1.2, "pauc": 0.7, "oa": 0.0}, "a net that blew up has none"
+
+
+@pytest.mark.parametrize("setting", ["one-sample", "two-sample"])
+def test_selection_rules_are_the_criteria(setting):
+    y, f, truth = np.array([1, 1, 0, 0, 0]), np.array([2.0, -1.0, 1.0, -3.0, -0.5]), np.array([1, 1, 1, 0, 0])
+    rules = (study.by_pa, study.by_pauc, study.by_oracle, study.at_random)
+    found = [rule(0.4, setting)(y, f, truth) for rule in rules]
+    p, u = f[:2].tolist(), f[2:].tolist()
+    oracle = {"one-sample": 4 / 5, "two-sample": 3 / 3}[setting]
+    pa, pauc = reference.proxy_accuracy(p, u, 0.4, setting), reference.proxy_auc(p, u)
+    assert found == pytest.approx([pa, pauc, oracle, 0])
 
 
 @needs_data
@@ -185,7 +232,6 @@ def test_selection_rules_choose_what_they_say():
     assert len(calls) == 4 * 3  # learning rates times looks
     assert calls[0] == (pytest.approx(0.3, abs=0.01), pytest.approx(0.5, abs=0.1), 130)
     assert outcome.metrics.keys() == {"accuracy", "auc"}
-    assert study.at_random(0.5, "one-sample")(None, None, None) == 0.0
 
 
 @needs_data

@@ -9,60 +9,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from . import losses
+from .adversary import PAN
+from .alignment import PULDA
+from .base import Algorithm as Algorithm
+from .base import Batch as Batch
+from .partial_mixup import P3MixC, P3MixE
+from .propensity import PUe
+from .self_paced import RobustPU
+from .trends import HolisticPU
 
 if TYPE_CHECKING:
     from .training import Run
-
-
-class Batch(NamedTuple):
-    """Equally many labelled and unlabeled rows of every lane.
-
-    Attributes:
-        x_p: Labelled rows, shape (lanes, batch, features).
-        x_u: Unlabeled rows, shape (lanes, batch, features).
-        rows_p: Their numbers in the training set, shape (lanes, batch).
-        rows_u: Likewise.
-    """
-
-    x_p: Tensor
-    x_u: Tensor
-    rows_p: Tensor
-    rows_u: Tensor
-
-
-class Algorithm:
-    """Base of the algorithms, and the whole of those that are a loss of two batches of scores.
-
-    Attributes:
-        puts_back: How calibration puts labelled rows back into U. "weights": as weighted rows of the loss's mean over
-            U. "rows": as rows of the training set U, for losses that count, sort or pair rows. "never": the algorithm
-            models the labelling itself.
-        nets: The networks that a step trains.
-    """
-
-    puts_back: ClassVar[Literal["weights", "rows", "never"]] = "weights"
-    nets: ClassVar[tuple[str, ...]] = ("main",)
-
-    def begin(self, run: Run) -> None:
-        """Warm up, before the first step."""
-
-    def epoch(self, run: Run) -> Tensor | None:
-        """At the start of a pass over U: the rows to draw from, shape (lanes, n), or ``None`` for all."""
-        return None
-
-    def loss(self, run: Run, batch: Batch) -> Tensor:
-        """The loss of every lane, shape (lanes,)."""
-        raise NotImplementedError
-
-    def threshold(self, run: Run) -> Tensor | None:
-        """The score from which a row is called positive, shape (lanes,); ``None`` for 0."""
-        return None
 
 
 class Simple(Algorithm):
@@ -103,10 +66,10 @@ class NNPUGA(Simple):
 
 
 class PUSB(NNPU):
-    """nnPU, then a threshold that calls a share pi of the unlabeled training rows positive."""
+    """nnPU, then a threshold that calls a share pi of the population positive."""
 
     def threshold(self, run: Run) -> Tensor:
-        """The (1 - pi) quantile of f; of P and U together when calibrated."""
+        """The (1 - pi) quantile of f over U; over P and U in the one-sample setting, where both are the sample."""
         return losses.pusb_threshold(run.score_population(), run.prior)
 
 
@@ -211,9 +174,12 @@ class DistPU(Algorithm):
 
 
 class Count(Algorithm):
-    """Likelihood of the number of positives in an unlabeled batch."""
+    """Likelihood of the number of positives in an unlabeled batch, with clipped gradients: it sums over the batch."""
 
     puts_back = "rows"
+
+    def __init__(self, largest_gradient: float | None = 10.0) -> None:
+        self.largest_gradient = largest_gradient
 
     def loss(self, run: Run, batch: Batch) -> Tensor:
         """CountLoss of the batch."""
@@ -267,5 +233,12 @@ ALGORITHMS: Mapping[str, type[Algorithm]] = MappingProxyType(
         "count": Count,
         "glws": GLWS,
         "lbe": LBE,
+        "pue": PUe,
+        "holistic_pu": HolisticPU,
+        "pulda": PULDA,
+        "pan": PAN,
+        "p3mix_e": P3MixE,
+        "p3mix_c": P3MixC,
+        "robust_pu": RobustPU,
     }
 )

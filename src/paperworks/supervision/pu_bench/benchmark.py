@@ -91,17 +91,18 @@ def classification_scores(truth: npt.ArrayLike, score: npt.ArrayLike) -> dict[st
 
     Args:
         truth: 1 or True for positive, shape (n,).
-        score: f, shape (n,).
+        score: f, shape (n,). NaN, of a net that blew up, counts as 0: it says nothing about the row.
 
     Returns:
         Name to number.
     """
-    positive, called = np.asarray(truth) == 1, np.asarray(score) >= 0
+    f = np.nan_to_num(np.asarray(score, dtype=float))
+    positive, called = np.asarray(truth) == 1, f >= 0
     hits = float((positive & called).sum())
     precision, recall = hits / max(1, called.sum()), hits / max(1, positive.sum())
     return {
         "accuracy": float((positive == called).mean()),
-        "auc": proxy_auc(positive.astype(int), score),
+        "auc": proxy_auc(positive.astype(int), f),
         "f1": 2 * hits / max(1, called.sum() + positive.sum()),
         "precision": float(precision),
         "recall": float(recall),

@@ -1,5 +1,7 @@
 """Metrics that compare outcomes of one seed."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -8,35 +10,33 @@ NOTHING = pd.DataFrame(columns=["arm", "metric", "value"])
 
 
 def regimes(table: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """Lift of each algorithm by calibration, their mean, and the shortfall of the best algorithm overall.
+    """Lift of the algorithms by calibration, and the shortfall of the one that is best overall.
 
-    `lift` is accuracy with calibration less accuracy without, one value a data set, at the calibrated arm. `mean_lift`
-    is the mean over the nine algorithms (not the baseline) and the data sets; it stands at arm "upu_osc", for want of
-    an arm that means all. `shortfall`, likewise: choose the algorithm that is best on average over the data sets, and
-    the best one of each data set, all on one repetition; on the other, how far does the former fall short of the
-    latter? Mean over both ways round. Since choice and test are independent, noise alone gives 0.
+    `mean_lift` is accuracy with calibration less accuracy without, mean over the data sets: at arm "naive_osc" that of
+    the baseline, at arm "upu_osc", for want of an arm that means all, the mean over the nine algorithms. `shortfall`
+    stands there too: choose the algorithm that is best on average over the data sets, and the best one of each data
+    set, all on one repetition; on the other, how far does the former fall short of the latter? Mean over both ways
+    round. Since choice and test are independent, noise alone gives 0, and one algorithm that wins everywhere 0 or less.
     """
+    if table.empty:
+        return NOTHING
     wide = table[table["metric"].isin(["accuracy", "first", "second"])].pivot_table(
         index="arm", columns=["metric", "data"], values="value"
     )
-    parts = []
-    for arm in wide.index:
-        plain = arm.removesuffix("_osc") + "_os"
-        if arm.endswith("_osc") and plain in wide.index:
-            lift = (wide.loc[arm, "accuracy"] - wide.loc[plain, "accuracy"]).rename("value").reset_index()
-            parts.append(lift.assign(arm=arm, metric="lift"))
-    calibrated = [f"{name}_osc" for name in ALGORITHMS]
-    if not set(calibrated) <= set(wide.index):
-        return pd.concat(parts, ignore_index=True) if parts else NOTHING
-    overall = []
-    if {f"{name}_os" for name in ALGORITHMS} <= set(wide.index):
-        lifts = [p["value"].mean() for p in parts if p["arm"].iloc[0] in calibrated]
-        overall.append(("mean_lift", float(np.mean(lifts))))
-    first, second = (wide[part].loc[calibrated].to_numpy(dtype=float) for part in ("first", "second"))
-    if np.isfinite(first).all() and np.isfinite(second).all():
-        overall.append(("shortfall", (_shortfall(first, second) + _shortfall(second, first)) / 2))
-    parts.append(pd.DataFrame([{"arm": "upu_osc", "metric": metric, "value": value} for metric, value in overall]))
-    return pd.concat(parts, ignore_index=True)
+
+    def values(part: str, names: Sequence[str], regime: str) -> np.ndarray:
+        """An algorithm a row and a data set a column; NaN where the table has none."""
+        return wide[part].reindex([f"{name}_{regime}" for name in names]).to_numpy(dtype=float)
+
+    rows = []
+    for arm, names in (("naive_osc", ["naive"]), ("upu_osc", ALGORITHMS)):
+        lift = values("accuracy", names, "osc") - values("accuracy", names, "os")
+        rows.append({"arm": arm, "metric": "mean_lift", "value": lift.mean()})
+    first, second = (values(part, ALGORITHMS, "osc") for part in ("first", "second"))
+    if np.isfinite(first + second).all():
+        shortfall = (_shortfall(first, second) + _shortfall(second, first)) / 2
+        rows.append({"arm": "upu_osc", "metric": "shortfall", "value": shortfall})
+    return pd.DataFrame(rows).dropna()
 
 
 def _shortfall(chosen_on: np.ndarray, tested_on: np.ndarray) -> float:

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import starmap
 from typing import Any, Literal
 
 import numpy as np
@@ -30,7 +32,7 @@ OWN_TO_A_LANE = ("learning_rate", "random_state")
 
 
 class SettingWarning(UserWarning):
-    """The setting was not declared, and the data do not rule out the one-sample setting."""
+    """The setting was not declared, and the data look like one sample."""
 
 
 class PULearner(ClassifierMixin, BaseEstimator):
@@ -42,17 +44,20 @@ class PULearner(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     algorithm : str or Algorithm, default="nnpu"
-        One of "naive", "upu", "nnpu", "nnpu_ga", "pusb", "pubn", "vpu", "cvir", "dist_pu", "count", "glws", "lbe", or
-        an object with the hooks of `Algorithm`.
+        One of "naive", "upu", "nnpu", "nnpu_ga", "pusb", "pubn", "vpu", "cvir", "dist_pu", "count", "glws", "lbe",
+        "pue", "holistic_pu", "pulda", "pan", "p3mix_e", "p3mix_c", "robust_pu", or an object with the hooks of
+        `Algorithm`.
     prior : float or "estimate", default=0.5
-        Share of positives in the population, in (0, 1). "estimate" calls `estimate_prior`. "naive", "vpu" and "lbe"
-        train without it, but the criterion "pa" uses it.
+        Share of positives in the population, in (0, 1). "estimate" calls `estimate_prior`. "naive", "vpu", "lbe",
+        "holistic_pu", "pan", "p3mix_e" and "p3mix_c" train without it, but the criterion "pa" uses it.
     setting : {"two-sample", "one-sample"} or None, default=None
         "two-sample": U is a sample of the population, drawn apart from P. "one-sample": one sample was drawn and some
-        of its positives labelled; U is what is left and holds fewer positives. ``None`` is taken for "two-sample",
-        with a warning unless labelled rows occur in U again, as they do not when one sample was split.
+        of its positives labelled; U is what is left and holds fewer positives. ``None`` is an error unless
+        ``calibrate=False``; it is then taken for "two-sample", with a warning where no labelled row occurs in U again,
+        as when one sample was split.
     calibrate : bool or "auto", default="auto"
-        Whether labelled rows go back into the loss's unlabeled term. "auto": when the setting is "one-sample".
+        Whether labelled rows go back into the loss's unlabeled term. "auto": when the setting is "one-sample", which
+        must then be declared.
     calibration : {"exact", "sampling", "batch_concat"}, default="exact"
         "exact" weighs labelled rows as in Eq. 8, and puts them into U as rows where a loss counts or sorts rows;
         "sampling" does the latter always; "batch_concat" is the authors' release's way, biased unless half of the
@@ -65,7 +70,7 @@ class PULearner(ClassifierMixin, BaseEstimator):
     max_steps : int, default=2000
         Optimisation steps.
     warmup_steps : int or None, default=None
-        Steps before them for "pubn" and "lbe"; ``None`` is a tenth of `max_steps`.
+        Steps before them for "pubn", "lbe", "pue", "holistic_pu" and "robust_pu"; ``None`` is a tenth of `max_steps`.
     batch_size : int, default=64
         Labelled rows in a batch, and as many unlabeled ones.
     learning_rate : float, default=0.01
@@ -298,7 +303,7 @@ def fit_together(
             if name not in OWN_TO_A_LANE and theirs[name] is not value and theirs[name] != value:
                 raise ValueError(f"learners differ in {name}: {value!r} and {theirs[name]!r}; fit them apart")
     truths = [None] * len(learners) if y_true is None else list(y_true)
-    parts = [_prepared(*part) for part in zip(learners, X, y, truths, strict=True)]
+    parts = list(starmap(_prepared, zip(learners, X, y, truths, strict=True)))
     splits, seeds = [split for split, _ in parts], [seed for _, seed in parts]
     if len({(s.x_p.shape, s.x_u.shape) for s in splits}) > 1:
         raise ValueError(
@@ -323,17 +328,21 @@ def _plan(learner: PULearner) -> Plan:
         _check_choice("algorithm", learner.algorithm, tuple(ALGORITHMS))
     elif learner.options:
         raise ValueError("options are for an algorithm given by name; an object has its own")
-    for name, lowest in (("hidden", 1), ("max_steps", 1), ("batch_size", 1), ("eval_every", 1)):
-        value = getattr(learner, name)
+    warmup = learner.max_steps // 10 if learner.warmup_steps is None else learner.warmup_steps
+    counts = {name: (getattr(learner, name), 1) for name in ("hidden", "max_steps", "batch_size", "eval_every")}
+    for name, (value, lowest) in {**counts, "warmup_steps": (warmup, 0)}.items():
         if not isinstance(value, int | np.integer) or value < lowest:
             raise ValueError(f"{name} must be a whole number of at least {lowest}, got {value!r}")
+    if learner.module is not None and not callable(learner.module):
+        raise ValueError(f"module must be a torch module, a function that makes one, or None, got {learner.module!r}")
+    _check_range("momentum", learner.momentum, 0, 1)
+    _check_range("weight_decay", learner.weight_decay, 0, math.inf)
     one_sample = learner.setting == "one-sample"
     if learner.calibrate is True and not one_sample:
         raise ValueError(
             f"calibrate=True is for data of one sample, but setting is {learner.setting!r}: pass setting='one-sample', "
             "or calibrate='auto'"
         )
-    warmup = learner.max_steps // 10 if learner.warmup_steps is None else learner.warmup_steps
     return Plan(
         algorithm=learner.algorithm,
         options=dict(learner.options or {}),
@@ -358,11 +367,18 @@ def _check_choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
 
 
+def _check_range(name: str, value: Any, lowest: float, below: float) -> None:
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not lowest <= value < below:
+        raise ValueError(f"{name} must be a number of at least {lowest} and less than {below}, got {value!r}")
+
+
 def _prepared(
     learner: PULearner, X: npt.ArrayLike, y: npt.ArrayLike, y_true: npt.ArrayLike | None
 ) -> tuple[Split, int]:
     """Validate one learner's data, settle its prior, hold rows out; return the rows and a seed."""
     _check_choice("criterion", learner.criterion, CRITERIA)
+    _check_range("learning_rate", learner.learning_rate, 0, math.inf)
     rows, labels = validate_data(learner, X, y, dtype=np.float64)
     check_classification_targets(labels)
     learner.classes_, labelled = _labels(labels)
@@ -381,13 +397,8 @@ def _prepared(
             f"labelled rows are a share {labelled.mean():.3g} of the one sample, more than prior {learner.prior_:g}: "
             "c = p(labelled | positive) would exceed 1; check prior, or take setting='two-sample'"
         )
-    if learner.setting is None and not _repeats(rows, labelled):
-        warnings.warn(
-            "setting is not declared, and no labelled row occurs among the unlabeled ones, as when part of one sample "
-            "was labelled: pass setting='one-sample' if so (losses are then calibrated), else setting='two-sample'",
-            SettingWarning,
-            stacklevel=4,
-        )
+    if learner.setting is None:
+        _undeclared(learner, _repeats(rows, labelled))
     held = _held_out(learner, labelled, random)
     rows32 = rows.astype(np.float32)
     order = np.concatenate([np.flatnonzero(held & labelled), np.flatnonzero(held & ~labelled)])
@@ -431,6 +442,20 @@ def _prior(
     if not number or not 0 < learner.prior < 1:
         raise ValueError(f"prior must lie strictly between 0 and 1, or be 'estimate', got {learner.prior!r}")
     return float(learner.prior)
+
+
+def _undeclared(learner: PULearner, repeats: bool) -> None:
+    """Refuse to calibrate by a setting that nobody declared; without calibration warn where it may be one sample."""
+    looks = (
+        "some labelled rows occur among the unlabeled ones again, as in two samples of one pool"
+        if repeats
+        else "no labelled row occurs among the unlabeled ones, as when some positives of one sample were labelled"
+    )
+    what = f"setting is not declared, and {looks}: pass setting='one-sample' or 'two-sample'"
+    if learner.calibrate == "auto":
+        raise ValueError(f"{what}, or calibrate=False; calibrate='auto' cannot decide")
+    if not repeats:
+        warnings.warn(f"{what}; the criterion follows it, too", SettingWarning, stacklevel=5)
 
 
 def _repeats(rows: npt.NDArray[np.float64], labelled: npt.NDArray[np.bool_]) -> bool:

@@ -52,6 +52,11 @@ class LaneMLP(nn.Module):
         """Each parameter with the learning rates that fit its shape."""
         return [(p, rates[:, None, None]) for p in self.parameters()]
 
+    def clipped(self, gradients: Sequence[Tensor], largest: float) -> list[Tensor]:
+        """Gradients of the parameters, scaled down in each lane whose norm exceeds `largest`."""
+        norm = torch.stack([g.square().sum(dim=(1, 2)) for g in gradients]).sum(dim=0).sqrt()
+        return [g * (largest / norm.clamp(min=largest))[:, None, None] for g in gradients]
+
     def module(self, lane: int) -> nn.Module:
         """A copy of one lane as a plain torch module that returns two logits."""
         w1, b1, w2, b2 = (p.data[lane] for p in self.parameters())
@@ -85,6 +90,16 @@ class LaneModules(nn.Module):
         """Each parameter with its lane's learning rate."""
         pairs = zip(self.own, rates, strict=True)
         return [(p, rate) for module, rate in pairs for p in module.parameters() if p.requires_grad]
+
+    def clipped(self, gradients: Sequence[Tensor], largest: float) -> list[Tensor]:
+        """Gradients of the parameters, scaled down in each module whose norm exceeds `largest`."""
+        result: list[Tensor] = []
+        size = len(gradients) // len(self.own)
+        for start in range(0, len(gradients), size):
+            own = gradients[start : start + size]
+            norm = torch.stack([g.square().sum() for g in own]).sum().sqrt()
+            result += [g * (largest / norm.clamp(min=largest)) for g in own]
+        return result
 
     def module(self, lane: int) -> nn.Module:
         """A copy of one lane's module."""

@@ -132,7 +132,7 @@ class Run:
         )
         n_p, n_u = self.x_p.shape[1], x_u.shape[1]
         self.labelled_share = n_p / (n_p + n_u)
-        self.c = self.labelled_share / plan.prior
+        self.c = min(1.0, self.labelled_share / plan.prior)  # holding out rounds, where every positive is labelled
         how = "never" if not plan.calibrate else self.algorithm.puts_back
         if how == "weights" and plan.calibration == "sampling":
             how = "rows"
@@ -146,6 +146,7 @@ class Run:
                 "does not: take calibration='exact'"
             )
         self.x_u = torch.cat([self.x_p, x_u], dim=1) if how == "rows" else x_u
+        self._population_split = plan.setting == "one-sample" and how != "rows"
         # Independent streams: how often one is drawn from must not move another.
         self._seeds = list(seeds)
         self._rates = torch.tensor(rates, dtype=torch.float32, device=plan.device)
@@ -181,6 +182,10 @@ class Run:
         self._nets[name] = net.to(plan.device)
         self._optimizers[name] = LaneSGD(net.rates(self._rates), plan.momentum, plan.weight_decay)
 
+    def net(self, name: str = "main") -> nn.Module:
+        """A net itself, with the weights of all lanes."""
+        return self._nets[name]
+
     def draw(self) -> Batch:
         """The next batch."""
         rows_p, rows_u = self._order_p.next(), self._order_u.next()
@@ -199,8 +204,8 @@ class Run:
         return scores
 
     def score_population(self, net: str = "main") -> Tensor:
-        """Scores of the rows taken for a sample of the population: U, and P with it when calibrated."""
-        rows = torch.cat([self.x_p, self.x_u], dim=1) if self.puts_back_weights else self.x_u
+        """Scores of the rows that are a sample of the population: U, and P with it in the one-sample setting."""
+        rows = torch.cat([self.x_p, self.x_u], dim=1) if self._population_split else self.x_u
         return self.score_all(rows, net)
 
     def risk(self, function: Callable[..., Tensor], scores_p: Tensor, scores_u: Tensor, **options: Any) -> Tensor:
@@ -211,11 +216,15 @@ class Run:
 
     def step(self, loss: Tensor, *nets: str) -> None:
         """Descend on a loss of shape (lanes,), with the nets named or else with those that the algorithm trains."""
-        optimizers = [self._optimizers[net] for net in nets or self.algorithm.nets]
+        names = nets or self.algorithm.nets
+        optimizers = [self._optimizers[name] for name in names]
         # The sum over lanes gives each lane the gradient of its own loss.
         gradients = iter(torch.autograd.grad(loss.sum(), [p for o in optimizers for p in o.parameters]))
-        for optimizer in optimizers:
-            optimizer.step([next(gradients) for _ in optimizer.parameters])
+        for name, optimizer in zip(names, optimizers, strict=True):
+            own = [next(gradients) for _ in optimizer.parameters]
+            if self.algorithm.largest_gradient is not None:
+                own = self._nets[name].clipped(own, self.algorithm.largest_gradient)
+            optimizer.step(own)
 
     def beta(self, alpha: float) -> Tensor:
         """A draw of Beta(alpha, alpha) for each lane."""
