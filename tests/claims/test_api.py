@@ -249,6 +249,26 @@ def test_an_own_arm_stands_in_for_an_arm_that_a_metric_needs_and_for_one_of_a_co
     assert found["M1"].controls[0].arm_mean != api.verdicts(["toy.M1"])[0].controls[0].arm_mean
 
 
+def test_two_methods_of_one_name_are_never_judged_together(toy: Desk) -> None:
+    """Neither another factory nor an edited one: of a name what was run last counts."""
+    run("toy.M2", arms={"mine": "=mean"})
+    run("toy.M2", arms={"mine": "=median", "mean": None}, seeds=(0, 1))
+    (found,) = api.own_verdicts(["toy.M2"])
+    assert "4 of 12 needed values" in found.reason
+    run("toy.M2", arms={"mine": "=median"})
+    (found,) = api.own_verdicts(["toy.M2"])
+    assert found.against_values == api.verdicts(["toy.M2"])[0].against_values
+    for body, missing in (("max", "0"), ("min", "5 of 12")):
+        module = toy.folder / "own_method.py"
+        module.write_text(f"def make():\n    return {body}\n")
+        sys.modules.pop("own_method", None)
+        run("toy.M2", arms={"mine": "own_method:make"}, seeds=(0,) if body == "min" else None)
+        (found,) = api.own_verdicts(["toy.M2"])
+        assert ("missing" in found.reason) == (missing != "0")
+        assert missing == "0" or missing in found.reason
+    sys.modules.pop("own_method")
+
+
 def test_no_arm_of_ones_own_no_verdict(toy: Desk) -> None:
     assert api.own_verdicts(["toy"]) == []
     run()

@@ -301,6 +301,8 @@ class _Context:
         factory = self.request.own.get(cell.arm)
         if factory is not None:
             custom["arm"] = factory if isinstance(factory, str) else _name_of(factory)
+            if cell.arm in self.own_code:
+                custom["code"] = self.own_code[cell.arm]
         prepared = {
             name: self.artefact_folders[name].get(str(cell.seed), self.artefact_folders[name].get(""))
             for name in self.studies[experiment].prepared
@@ -312,7 +314,7 @@ class _Context:
             self.request.scale,
             cell.to_dict(),
             config.model_dump(mode="json"),
-            [custom["arm"], self.own_code.get(cell.arm)] if "arm" in custom else None,
+            [custom["arm"], custom.get("code")] if "arm" in custom else None,
             {name: (folder or "").rpartition("/")[2] for name, folder in prepared.items()},
         )
         return Work(experiment, cell, config, custom, key)

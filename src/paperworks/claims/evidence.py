@@ -143,9 +143,14 @@ def recorded(ledger: Ledger, paper: str, scale: str | None = None, *, drawings: 
 def current(paper: Paper, record: Record, scale: str) -> list[Row]:
     """The trials at one scale that are comparable: of the current versions, and without changed settings.
 
-    A cell that was run with several configurations (a study edited without moving its version, an own arm that changed)
-    counts once, as it was run last.
+    A cell that was run with several configurations (a study edited without moving its version) counts once, as it was
+    run last. Of an arm of the reader's own only what was run last counts: the outcomes of an earlier method or code of
+    that name belong to another method.
     """
+    latest: dict[str, tuple[float, Any]] = {}
+    for row in record.rows:
+        if row.scale == scale and "arm" in row.custom and row.finished >= latest.get(row.arm, (-math.inf, None))[0]:
+            latest[row.arm] = (row.finished, _method(row))
     versions = {name: experiment.version for name, experiment in paper.experiment.items()}
     newest: dict[tuple[Any, ...], Row] = {}
     for row in record.rows:
@@ -154,11 +159,16 @@ def current(paper: Paper, record: Record, scale: str) -> list[Row]:
             and row.kind == "trial"
             and versions.get(row.experiment) == row.version
             and "set" not in row.custom
+            and ("arm" not in row.custom or _method(row) == latest[row.arm][1])
         ):
             cell = (row.experiment, row.arm, tuple(sorted(row.level.items())), row.seed)
             if cell not in newest or row.finished >= newest[cell].finished:
                 newest[cell] = row
     return list(newest.values())
+
+
+def _method(row: Row) -> tuple[Any, Any]:
+    return row.custom.get("arm"), row.custom.get("code")
 
 
 def long_table(paper: Paper, folder: Path, rows: Iterable[Row]) -> pd.DataFrame:
