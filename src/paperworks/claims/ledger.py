@@ -44,7 +44,7 @@ class Row:
     Attributes:
         key: Fingerprint of the cell with all that decides its outcome.
         kind: "trial", or "tune" for the stage in which knobs are chosen.
-        custom: What the user replaced: {"set": {...}} and {"arm": "pkg:factory", "code": "a fingerprint of it"}; empty for
+        custom: What the user replaced: {"set": {...}} and {"arm": "pkg:factory", "code": "its fingerprint"}; empty for
             the study as it is.
         seconds: Wall-clock time of the cell.
         memory: Peak resident memory of the worker during the call, in MiB.
