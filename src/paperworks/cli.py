@@ -201,7 +201,7 @@ def run(
         print("changed settings (--set): the outcomes are in the ledger and are not judged", file=sys.stderr)
     else:
         found = api.verdicts(targets, scale=scale, ledger=ledger, seeds=request.seeds, source="yours")
-        own = api.own_verdicts(targets, scale=scale, ledger=ledger, seeds=request.seeds)
+        own = api.own_verdicts(targets, scale=scale, ledger=ledger, seeds=request.seeds, arms=request.own)
     compared = api.comparisons(found) if compare else []
     if as_json:
         _print_json(

@@ -136,7 +136,8 @@ def run(
     if request.settings:
         return _verdict_table([])
     found = api.verdicts(targets, scale=scale, ledger=path, seeds=chosen, source="yours")
-    return _verdict_table([*found, *api.own_verdicts(targets, scale=scale, ledger=path, seeds=chosen)])
+    own = api.own_verdicts(targets, scale=scale, ledger=path, seeds=chosen, arms=request.own)
+    return _verdict_table([*found, *own])
 
 
 def _verdict_table(found: Sequence[Verdict]) -> pd.DataFrame:

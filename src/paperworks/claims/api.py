@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from paperworks.claims import catalog, engine, evidence, statistics, verdict
@@ -140,6 +140,7 @@ def own_verdicts(
     scale: str | None = None,
     ledger: Path | None = None,
     seeds: Sequence[int] | None = None,
+    arms: Collection[str] | None = None,
 ) -> list[Verdict]:
     """Judge the arms of a reader's own, each in the place of the method's, by every claim that reads it.
 
@@ -148,6 +149,7 @@ def own_verdicts(
         scale: The scale; for each claim the first of laptop, overnight and paper at which it is tested unless given.
         ledger: The ledger file.
         seeds: Judge these seeds instead of the declared ones; such verdicts are exploratory.
+        arms: Names of the arms wanted; all unless given.
 
     Returns:
         Verdicts with ``custom`` and ``stands_for``; each is of the reader's own outcomes alone, and a claim of which
@@ -166,7 +168,7 @@ def own_verdicts(
             for at in SCALES if scale is None else (scale,):
                 wanted = {c.id for c in paper.claim if c.id in claims and at == (scale or _usual_scale(paper, c))}
                 for own, places in evidence.own_arms(paper, record, at, seeds).items() if wanted else ():
-                    for arm in places:
+                    for arm in places if arms is None or own in arms else ():
                         given = evidence.stand_in(paper, room.folder, record, at, own, arm, seeds)
                         judged = verdict.judge(paper.standing_in(own, arm), given, at, seeds)
                         kept = [v for v in judged if v.claim in wanted and v.verdict != "untested"]
@@ -178,7 +180,8 @@ def _as_own(found: Verdict, own: str, arm: str, factory: str) -> Verdict:
     """A verdict on an arm of a reader's own; what it says to run next names that arm too."""
     command, sentence = found.command, found.sentence
     if command is not None:
-        command = f"{command} --arm {own}={factory}"
+        by_value = factory.startswith("__main__:") or "<" in factory or "(" in factory
+        command = f"{command} --arm {own}={'package.module:factory' if by_value else factory}"
         sentence = sentence.replace(f"`{found.command}`", f"`{command}`")
     return dataclasses.replace(found, custom=(own,), stands_for=arm, command=command, sentence=sentence)
 
