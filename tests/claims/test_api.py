@@ -249,6 +249,28 @@ def test_an_own_arm_stands_in_for_an_arm_that_a_metric_needs_and_for_one_of_a_co
     assert found["M1"].controls[0].arm_mean != api.verdicts(["toy.M1"])[0].controls[0].arm_mean
 
 
+def test_an_own_arm_at_a_scale_that_names_its_arms(make_toy: Callable[..., Desk]) -> None:
+    make_toy(
+        paper=PAPER.replace("scale.smoke = { seeds = 2 }", 'scale.smoke = { seeds = 2, arms = ["mean", "median"] }')
+    )
+    run("toy.M2", scale="smoke", arms={"mine": "=median"})
+    (found,) = api.own_verdicts(["toy.M2"], scale="smoke")
+    assert (found.n, found.against, found.evidence) == (2, "mine", "yours")
+
+
+def test_other_seeds_of_an_own_arm_are_judged_when_asked_for_only(toy: Desk) -> None:
+    run("toy.M2", arms={"mine": "=median"}, seeds=(6, 7))
+    assert api.own_verdicts(["toy.M2"]) == []
+    assert [v.n for v in api.own_verdicts(["toy.M2"], seeds=(6, 7))] == [2]
+    assert api.own_verdicts(["toy.M2"], seeds=(6, 7), arms=["other"]) == []
+
+
+def test_how_an_own_arm_failed_is_said(toy: Desk) -> None:
+    run("toy.M2", arms={"mine": lambda: lambda x: 1 / 0})
+    (found,) = api.own_verdicts(["toy.M2"])
+    assert "(mine, outliers = none, seed 0: failed: ZeroDivisionError: division by zero)" in found.reason
+
+
 def test_two_methods_of_one_name_are_never_judged_together(toy: Desk) -> None:
     """Neither another factory nor an edited one: of a name what was run last counts."""
     run("toy.M2", arms={"mine": "=mean"})
