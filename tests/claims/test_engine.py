@@ -227,6 +227,22 @@ def test_an_own_arm_whose_code_changed_is_run_again(toy: Desk) -> None:
     del sys.modules["my_other"]
 
 
+def test_a_partial_is_as_new_as_the_function_in_it(toy: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib
+    import sys
+
+    monkeypatch.syspath_prepend(str(toy.folder))
+    ran = []
+    for body in ("max", "max", "min"):
+        Path("my_third.py").write_text(f"def make(index):\n    return {body}\n")
+        sys.modules.pop("my_third", None)
+        importlib.invalidate_caches()
+        made = partial(importlib.import_module("my_third").make, 0)
+        ran.append(run("toy.M2", arms={"mine": made, "mean": None}, seeds=(0,)).ran)
+    assert ran == [2, 0, 1]
+    del sys.modules["my_third"]
+
+
 def test_a_factory_object_may_be_given(toy: Desk) -> None:
     largest = partial(sorted, reverse=True)
     for jobs, make in ((1, lambda: lambda x: largest(x)[0]), (2, partial(take, -1)), (2, lambda: max)):
