@@ -268,6 +268,13 @@ def test_a_factory_that_cannot_be_called_so_stops_the_run_at_once(toy: Desk) -> 
         run("toy.estimate", arms={"mine": 3})
 
 
+def test_a_study_that_builds_its_own_arms_wrongly_is_a_failure_of_its_cells(make_toy: Callable[..., Desk]) -> None:
+    make_toy(study=STUDY.replace("estimator = trial.build()\n    for", "estimator = trial.build(1)\n    for"))
+    report = run("toy.M2", seeds=(0,))
+    assert [row.status for row in report.failed] == ["failed"] * 2
+    assert "arm 'mean' is built as factory(...); this factory takes (): too many positional" in report.failed[0].error
+
+
 SCRIPT = """
 import paperworks as pw
 
@@ -280,6 +287,8 @@ class Mine:
 
 
 print(pw.run("toy.M2", arms={{"mine": lambda: Mine()}}, jobs=2)["verdict"].to_dict())
+import __main__
+assert __main__.Mine is Mine
 """
 
 

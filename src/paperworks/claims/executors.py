@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import types
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, wait
@@ -197,18 +198,22 @@ def _remaining(slot: _Running) -> Task:
     return dataclasses.replace(slot.task, cells=tuple(slot.task.cells[i] for i in slot.left()))
 
 
+_MAIN_MODULE = threading.Lock()
+
+
 class _SpawnProcess(SpawnProcess):
     """A spawned process that does not run the user's own script again, whether or not it has a main guard."""
 
     @staticmethod
     def _Popen(process_obj: Any) -> Any:
         # What a child prepares is read off the main module; a factory defined there travels by value (see worker.pack).
-        main = sys.modules["__main__"]
-        sys.modules["__main__"] = types.ModuleType("__main__")
-        try:
-            return SpawnProcess._Popen(process_obj)
-        finally:
-            sys.modules["__main__"] = main
+        with _MAIN_MODULE:  # each pool starts its process in a thread of its own
+            main = sys.modules["__main__"]
+            sys.modules["__main__"] = types.ModuleType("__main__")
+            try:
+                return SpawnProcess._Popen(process_obj)
+            finally:
+                sys.modules["__main__"] = main
 
 
 class _SpawnContext(SpawnContext):
