@@ -51,7 +51,7 @@ CASES = {
         lambda p, u: reference_staged.pulda([tuple(x.tolist() for x in EARLIER), (p, u)], PRIOR),
     ),
     "pan, discriminator": (
-        lambda p, u: pu.pan_discriminator(p, u, C_U, 0.1),
+        lambda p, u: pu.pan_discriminator(p, u, C_U, 0.1, spare=False),
         lambda p, u: reference_staged.pan_discriminator(p, u, C_U.tolist(), 0.1, 0.01, False),
     ),
     "pan, classifier": (
@@ -83,7 +83,7 @@ def test_value_and_gradients_equal_the_reference(name):
 
 def test_spared_rows_and_their_mean_which_has_no_gradient():
     u = F_U.clone().requires_grad_()
-    loss = pu.pan_discriminator(F_P, u, C_U, 0.1, spare=True)
+    loss = pu.pan_discriminator(F_P, u, C_U, 0.1)
     average = torch.sigmoid(F_U).mean().item()
     arguments = (C_U.tolist(), 0.1, 0.01, True, average)
     assert loss.item() == pytest.approx(reference_staged.pan_discriminator(F_P.tolist(), F_U.tolist(), *arguments))
@@ -163,6 +163,9 @@ def test_labels_search_again_without_outliers():
     far = torch.tensor([[0.001, 0.002, 0.01, 0.011, 0.9]])  # the first break would spare the outlier alone
     assert pu.trend_labels(far, limit=0.02).tolist() == [[False, False, True, True, True]]
     assert pu.trend_labels(far, limit=9.0).tolist() == [[False] * 4 + [True]]
+    between = torch.tensor([[0.001, 0.002, 0.01, 0.011, 0.03, 0.9]])  # 0.03 is an outlier too
+    assert pu.trend_labels(between, limit=0.02).tolist() == [[False] * 2 + [True] * 4]
+    assert pu.trend_labels(between, limit=0.04).tolist() == [[False] * 4 + [True] * 2]
 
 
 def test_trend_of_a_constant_is_zero_and_falls_with_the_predictions():
@@ -213,6 +216,13 @@ def test_margin_loss_is_small_far_from_the_boundary_and_mirrors():
     torch.testing.assert_close(pu.margin_loss(f, 1), pu.margin_loss(-f, -1))
 
 
+def test_weights_are_repeated_rows():
+    rows = torch.tensor([0, 1, 1, 2, 4, 5])
+    weights = torch.bincount(rows, minlength=6).double() / 6
+    torch.testing.assert_close(pu.pulda(F_P, F_U, PRIOR, weights_u=weights), pu.pulda(F_P, F_U[rows], PRIOR))
+    torch.testing.assert_close(pu.pue(F_P, F_U, PRIOR, W, weights_u=weights), pu.pue(F_P, F_U[rows], PRIOR, W))
+
+
 # --- PAN ---
 
 
@@ -221,7 +231,7 @@ def test_pan_terms_meet_their_limits():
     p, u = torch.tensor([900.0]), torch.tensor([-900.0, 900.0])
     for spare in (True, False):
         assert torch.isfinite(pu.pan_discriminator(p, u, 1e4 * u, spare=spare))
-    alone = pu.pan_discriminator(F_P, F_U, C_U, weight=0.0)
+    alone = pu.pan_discriminator(F_P, F_U, C_U, weight=0.0, spare=False)
     torch.testing.assert_close(alone, 2 * pu.naive(F_P, F_U))  # without the classifier's term: P against U
     even = torch.zeros(6)  # all rows are their mean
     torch.testing.assert_close(pu.pan_discriminator(F_P, even, C_U, spare=True), base_loss(F_P, 1).mean())

@@ -45,11 +45,11 @@ Differences from the paper:
     that each term selects (here: over all); its nnPU-GA looks at the sign of the whole uPU loss (here: of the negative
     part); PUSB's quantile runs over P and U in both settings (here: over U in the two-sample setting, where U alone is
     the population, and at every checkpoint); LBE's E-step waits for the end of an epoch (here: every step).
-    The same of the staged algorithms: PUe multiplies propensities by their normaliser, and its penalty is a sum over
-    the batch (here: weights that sum to 1 over P, a mean); Robust-PU's hardness of U is that of a positive (here: of a
-    negative, as in its authors' code); PAN's discriminator spares rows of U above their mean (here: an option);
-    HolisticPU takes the averaged net (here: the net, as its authors do). Other defaults than the release's, because
-    theirs do not train a plain net at pi = 0.5: PULDA's temperature and margin, the start of P3MIX-E's regularisation.
+    The same of the staged algorithms: PUe normalises its weights within a batch, and its penalty is a sum over the
+    batch (here: over all P, and a mean); Robust-PU's hardness of U is that of a positive (here: of a negative, as in
+    its authors' code); HolisticPU takes the averaged net (here: the net, as its authors do). Other defaults than the
+    release's, because theirs do not train a plain net at pi = 0.5: PULDA's temperature and margin, the start of
+    P3MIX-E's regularisation.
     The classes' docstrings say why.
     Not confirmed: Dist-PU's entropy weight, 0.004 (1 - cos(pi t / 2)) here, and the rows of its mixup, P and U here.
     Defaults are for tables: 2,000 steps at learning rate 0.01, not 20,000 at 0.001; warm-up is a tenth of the steps.

@@ -43,7 +43,7 @@ def pan_discriminator(
     scores_u: Scores,
     weight: float = 1e-4,
     epsilon: float = 0.01,
-    spare: bool = False,
+    spare: bool = True,
 ) -> Loss:
     """What PAN's discriminator descends on: the negative of its objective.
 
@@ -56,7 +56,7 @@ def pan_discriminator(
         weight: lambda.
         epsilon: As in `pan_classifier`.
         spare: Whether rows of U that D finds more positive than their mean are spared, as the max says; without it
-            the middle term is m_U log(1 - D). No gradient flows through the mean.
+            the middle term is m_U log(1 - D), and D tells P from all of U. No gradient flows through the mean.
 
     Returns:
         Shape (*lanes,).
@@ -75,6 +75,11 @@ class PAN(Algorithm):
     The classifier never sees P, nor pi. Means stand for sums over a batch, and the classifier descends on its term
     without lambda: either changes a net's learning rate only, and lambda is 0.0001.
 
+    `spare` is as in the benchmark's release; code by others has the plain logarithm. With it, as long as D finds most
+    of U positive, so does the classifier; at learning rates above the default, where it gets sure of that, it stays
+    there. At the default it is the better one: 0.72 against 0.67 accuracy on letters in trials of three seeds. Without
+    it all rates train.
+
     Args:
         weight: lambda, of the classifier's term in the discriminator's objective.
         epsilon: Added inside the logarithms of the classifier's term, as in the benchmark's release. Without it the
@@ -84,7 +89,7 @@ class PAN(Algorithm):
 
     puts_back = "never"
 
-    def __init__(self, weight: float = 1e-4, epsilon: float = 0.01, spare: bool = False) -> None:
+    def __init__(self, weight: float = 1e-4, epsilon: float = 0.01, spare: bool = True) -> None:
         require(weight >= 0, "weight", weight, "be at least 0")
         require(0 <= epsilon < 1, "epsilon", epsilon, "lie in [0, 1)")
         self.weight, self.epsilon, self.spare = weight, epsilon, spare

@@ -94,8 +94,10 @@ def elr(scores: Scores, target: Scores, least: float = 1e-4) -> Loss:
 class P3Mix(Algorithm):
     """What both share: plain mixup at first, then partners from the pool for unsure rows.
 
-    It needs no prior, and no calibration: U is taken for negative. One mixing weight a batch, max(l, 1 - l) with
-    l ~ Beta(alpha, alpha), mixes inputs. All algorithms here share a constant learning rate; the release halves it.
+    It needs no prior, and no calibration: U is taken for negative. With as many rows of P as of U in a batch, the
+    boundary of P against U is already right at pi = 1/2; partners from the pool then push it too far, and plain mixup,
+    ``start=1``, can be better. One mixing weight a batch, max(l, 1 - l) with l ~ Beta(alpha, alpha), mixes inputs. All
+    algorithms here share a constant learning rate; the release halves it.
 
     Args:
         gamma: Probability up to which a row is unsure.

@@ -83,9 +83,9 @@ def pue(
 class PUe(Algorithm):
     """A net learns who is labelled, in the warm-up; then inverse propensities weigh P in the risk of uPU.
 
-    The weights sum to 1 over all labelled training rows, so a batch gives an unbiased estimate of the risk (the
-    benchmark's release multiplies propensities by their normaliser within a batch). Like PUe's paper it takes
-    p(labelled | x) for the propensity p(labelled | y = 1, x), and adds no clamp to the risk.
+    The weights sum to 1 over all labelled training rows, so a batch gives an unbiased estimate of the risk (in the
+    benchmark's release they sum to 1 over those of a batch, which is a ratio of two estimates). Like PUe's paper it
+    takes p(labelled | x) for the propensity p(labelled | y = 1, x), and adds no clamp to the risk.
 
     The penalty's weight is divided by the rows of a batch, like the cross-entropy beside it, which PUe's formula does
     not do: a kink of that size throws the net about, until a few rows of P have all the weight.

@@ -139,7 +139,8 @@ class HolisticPU(Algorithm):
 
     It needs no prior, and no calibration: its warm-up is the naive classifier, its break follows the scores of U.
     Tables have no augmentation, as in the benchmark: both views are the row itself unless `augment` is given. The
-    net that is chosen from is the second net, as in the authors' code; the benchmark's release takes its average. No
+    net that is chosen from is the second net, as in the authors' code; the benchmark's release takes its average. The
+    warm-up's average forgets its random start, see `Teacher`: theirs, over 2,000 steps and more, need not. No
     learning-rate schedule and no Nesterov momentum: all algorithms here share one optimizer.
 
     Args:
