@@ -29,7 +29,13 @@ INDEX_JS = {
     "size": 411,
     "sha256": "04255e482e181687823a95b207802ddd32e746c65dce4c95a5176fc192735960",
 }
-VERIFIED = [(asset, source) for asset in catalog().values() for source in asset.sources if source.verified]
+LARGE = 30_000_000  # bytes to download; what is more takes its time
+VERIFIED = [
+    pytest.param(asset, source, marks=[pytest.mark.slow] if source.download > LARGE else [])
+    for asset in catalog().values()
+    for source in asset.sources
+    if source.verified
+]
 
 
 @pytest.mark.parametrize(("asset", "source"), VERIFIED, ids=lambda part: str(getattr(part, "name", part)))

@@ -6,11 +6,15 @@ Importing this package loads neither numpy nor any client of a registry.
 """
 
 from paperworks.kit.assets.catalog import Asset, File, Source, catalog
+from paperworks.kit.assets.derived import derive
 from paperworks.kit.assets.digits8x8 import load_digits8x8
 from paperworks.kit.assets.errors import AssetError, AssetMissing, CacheError, CatalogError, FetchError, UnknownAsset
 from paperworks.kit.assets.letter import load_letter
 from paperworks.kit.assets.mnist5k import load_mnist5k
 from paperworks.kit.assets.store import Status, cache_folder, describe, fetch, fetch_all, open_asset, size_text, status
+from paperworks.kit.assets.wink_vectors import load_wink_vectors
+from paperworks.kit.assets.wordnet import load_wordnet
+from paperworks.kit.assets.zoo import Zoo, load_zoo
 
 __all__ = [
     "Asset",
@@ -23,14 +27,19 @@ __all__ = [
     "Source",
     "Status",
     "UnknownAsset",
+    "Zoo",
     "cache_folder",
     "catalog",
+    "derive",
     "describe",
     "fetch",
     "fetch_all",
     "load_digits8x8",
     "load_letter",
     "load_mnist5k",
+    "load_wink_vectors",
+    "load_wordnet",
+    "load_zoo",
     "open_asset",
     "size_text",
     "status",

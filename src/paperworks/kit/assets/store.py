@@ -106,9 +106,9 @@ def fetch(name: str, progress: Progress | None = None, *, toml: Path | None = No
     path, troubles = _search(asset)
     if path is not None:
         return path
-    with _writing():
+    with writing():
         _home(asset).mkdir(parents=True, exist_ok=True)
-    with _lock(asset):
+    with locked(_home(asset) / ".lock"):
         if (path := _cached(asset, [])) is not None:
             return path  # another process was faster
         for stale in _home(asset).glob(".work-*"):  # of a process that was killed
@@ -263,15 +263,20 @@ def _wrong(asset: Asset, place: Path) -> str:
         path = place / file.name if asset.folder else place
         if not path.is_file():
             return f"{file.name} is missing"
-        stat = path.stat()
-        if (got := _sha256(path, stat.st_size, stat.st_mtime_ns, stat.st_ino)) != file.sha256:
+        if (got := sha256_of(path)) != file.sha256:
             return f"{file.name} should have checksum {file.sha256}, has {got}"
     return ""
 
 
+def sha256_of(path: Path) -> str:
+    """Returns the checksum of a file in hex; read once a process for each state of the file."""
+    stat = path.stat()
+    return _sha256(path, stat.st_size, stat.st_mtime_ns, stat.st_ino)
+
+
 @lru_cache(maxsize=4096)
 def _sha256(path: Path, size: int, changed: int, inode: int) -> str:
-    return sha256(path)  # once a process for each state of the file
+    return sha256(path)
 
 
 def _build(asset: Asset, source: Source, progress: Progress | None) -> Path:
@@ -279,7 +284,7 @@ def _build(asset: Asset, source: Source, progress: Progress | None) -> Path:
     work = _home(asset) / f".work-{uuid.uuid4().hex}"
     files, scratch = work / "files", work / "scratch"
     try:
-        with _writing():
+        with writing():
             files.mkdir(parents=True)
             scratch.mkdir()
             _download(asset, files, Downloader(asset, source, scratch, progress or _silent))
@@ -320,11 +325,12 @@ def _silent(done: int, total: int) -> None:
 
 
 @contextmanager
-def _lock(asset: Asset) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Holds the lock at `path`; of several processes one is inside."""
     from filelock import FileLock
 
-    lock = FileLock(_home(asset) / ".lock")
-    with _writing():
+    lock = FileLock(path)
+    with writing():
         lock.acquire()
     try:
         yield
@@ -333,7 +339,8 @@ def _lock(asset: Asset) -> Iterator[None]:
 
 
 @contextmanager
-def _writing() -> Iterator[None]:
+def writing() -> Iterator[None]:
+    """Turns an error of writing to the cache into a `CacheError` that says what to do."""
     try:
         yield
     except AssetError:
