@@ -50,9 +50,10 @@ def papers_table(papers: Iterable[Paper], verdicts: Iterable[Verdict]) -> str:
             if v.paper == paper.slug:
                 by_verdict.setdefault(v.verdict, []).append(v.claim)
         judged = "; ".join(f"{verdict}: {', '.join(claims)}" for verdict, claims in by_verdict.items())
-        ratios = ", ".join(f"{r.median:.2g} ({r.peer})" for r in speed.saved(paper.folder)) or "not measured"
+        hardest = max(speed.saved(paper.folder), key=lambda r: r.median, default=None)  # of its peers
+        ratio = f"{hardest.median:.2g} ({hardest.peer})" if hardest else "not measured"
         link = f"[{paper.slug}](https://arxiv.org/abs/{paper.arxiv})" if paper.arxiv else paper.slug
-        rows.append(f"| {link}: {paper.summary} | {paper.status} | {paper.basis} | {tests} | {ratios} | {judged} |")
+        rows.append(f"| {link}: {paper.summary} | {paper.status} | {paper.basis} | {tests} | {ratio} | {judged} |")
     return "\n".join(rows)
 
 

@@ -56,7 +56,9 @@ def test_equals_one_by_one_without_padding(
     assert (got.dtype, got.shape) == (np.float32, (len(TEXTS), 32))
     expected = np.stack([embed_one(model, tokenizer, text, layer, pooling) for text in TEXTS])
     scale = np.abs(expected).max()
-    np.testing.assert_allclose(got / scale, expected / scale, atol=2e-6)  # float32 sums in another order
+    np.testing.assert_allclose(
+        got / scale, expected / scale, atol=3e-5
+    )  # float32 sums in another order; a wrong position is 0.01 off
     assert np.abs(expected[0] - expected[6]).max() > 0.01 or (layer == 0 and pooling == "mean")  # order of words counts
 
 
