@@ -225,8 +225,8 @@ class TinyGPT(PreTrainedModel, GenerationMixin):
             labels: Token ids (batch, length), -100 where not scored; shifted here.
             use_cache: Return a cache; by default `config.use_cache` outside training.
             logits_to_keep: Score the last so many positions alone (0: all), or those of an index tensor.
-            **kwargs: `num_items_in_batch` divides the summed loss; `past_key_values`, the older name of `cache`, is taken
-                for it; the rest is not used.
+            **kwargs: `num_items_in_batch` divides the summed loss; `past_key_values`, the older name of `cache`, is
+                taken for it; the rest is not used.
 
         Returns:
             `logits` (batch, length, vocabulary), `loss` in nats per token where labels are given, `cache`.
