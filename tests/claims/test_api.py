@@ -265,6 +265,12 @@ def test_other_seeds_of_an_own_arm_are_judged_when_asked_for_only(toy: Desk) -> 
     assert api.own_verdicts(["toy.M2"], seeds=(6, 7), arms=["other"]) == []
 
 
+def test_an_own_arm_of_a_scale_that_the_paper_no_longer_has(toy: Desk) -> None:
+    run("toy.M2", arms={"mine": "=median"}, seeds=(0,))
+    (toy.room / "paper.toml").write_text(PAPER.replace("scale.laptop = { seeds = 6 }\n", "", 1))
+    assert api.own_verdicts(["toy"]) == []
+
+
 def test_how_an_own_arm_failed_is_said(toy: Desk) -> None:
     run("toy.M2", arms={"mine": lambda: lambda x: 1 / 0})
     (found,) = api.own_verdicts(["toy.M2"])

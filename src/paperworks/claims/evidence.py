@@ -277,8 +277,9 @@ def own_arms(
     found: dict[str, dict[str, None]] = {}
     for row in current(paper, record, scale):
         experiment = paper.experiment[row.experiment]
-        judged = range(experiment.at(scale).seeds) if seeds is None else seeds
-        if "arm" in row.custom and row.arm not in experiment.arms and row.seed in judged:
+        if "arm" not in row.custom or row.arm in experiment.arms or scale not in experiment.scale:
+            continue
+        if row.seed in (range(experiment.at(scale).seeds) if seeds is None else seeds):
             found.setdefault(row.arm, {}).update(dict.fromkeys(experiment.method))
     return {own: tuple(places) for own, places in found.items()}
 
