@@ -1,0 +1,1 @@
+"""Evaluations of language models, as Inspect AI tasks."""

@@ -1,0 +1,1 @@
+"""What representations of networks hold: geometry, probes, concepts."""

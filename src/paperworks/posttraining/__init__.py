@@ -1,0 +1,1 @@
+"""Training of language models after pre-training, as TRL trainers and losses."""
