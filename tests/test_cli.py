@@ -145,7 +145,7 @@ def test_run_prints_one_document_and_progress_elsewhere(desk: Desk) -> None:
     done = desk.call("run", "toy", "--json")
     assert done.returncode == 0
     document = json.loads(done.stdout)
-    assert set(document) == {"ran", "skipped", "failed", "verdicts", "comparisons"}
+    assert set(document) == {"ran", "skipped", "failed", "verdicts", "comparisons", "means"}
     assert (document["ran"], document["skipped"], document["failed"]) == (40, 0, 0)
     assert [v["verdict"] for v in document["verdicts"]] == ["supported", "supported", "untested"]
     assert all(set(v) >= FIELDS for v in document["verdicts"])
@@ -369,7 +369,7 @@ def test_ctrl_c_is_130(at: Desk, call: Call, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(api, "verdicts", interrupted)
     code, out, err = call("verdicts", "toy")
     assert (code, out) == (130, "")
-    assert err.splitlines()[-1].startswith("paperworks: interrupted; finished outcomes are in the ledger")
+    assert err.splitlines()[-1].startswith("paperworks: interrupted; what `run` has finished is in the ledger")
 
 
 @pytest.mark.parametrize("arguments", [["list"], ["verdicts", "toy", "--json"]])  # less and more than a buffer holds
@@ -402,6 +402,12 @@ def test_a_reader_that_goes_away_is_no_error_to_speak_of(
 )
 def test_seeds(text: str | None, seeds: tuple[int, ...] | None) -> None:
     assert cli.parse_seeds(text) == seeds
+
+
+def test_a_large_number_of_seeds_is_taken_for_a_slip() -> None:
+    with pytest.raises(UsageError, match="--seeds 100 would be 100 seeds: write 0:100, or 100:101 for one"):
+        cli.parse_seeds("100")
+    assert cli.parse_seeds("0:100") == tuple(range(100))
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "6:6", "9:6", "6:12:2", "1,", "1,x", "-2,3", "1.5", "a:b", ":"])

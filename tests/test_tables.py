@@ -12,7 +12,7 @@ import pytest
 
 import paperworks as pw
 from conftest import Desk
-from paperworks.claims.errors import UsageError
+from paperworks.claims.errors import PaperworksError, UsageError
 from toy_package import PAPER
 
 
@@ -49,9 +49,41 @@ def test_run_and_verdicts(toy: Desk) -> None:
 
 def test_failures_are_told(make_toy) -> None:
     make_toy()
-    with pytest.warns(UserWarning, match=r"2 of 6 cells failed, the first in estimate, arm mine, seed [01]: ZeroDiv"):
-        found = pw.run("toy.M2", arms={"mine": lambda: lambda x: 1 / 0}, seeds=2)
+
+    def fails_later():
+        def location(x, axis=None):
+            if abs(x).max() > 8:  # where there are outliers
+                raise ZeroDivisionError("too far")
+            return x.mean(axis=axis)
+
+        return location
+
+    with pytest.warns(UserWarning, match=r"of \d+ cells failed, the first in estimate, arm mine, seed \d: ZeroDiv"):
+        found = pw.run("toy.M1", arms={"mine": fails_later}, seeds=2, jobs=1)
     assert found["verdict"].iloc[0] == "undecided"
+    with pytest.raises(PaperworksError, match="in its first cell"):
+        pw.run("toy.M2", arms={"mine": lambda: lambda x: 1 / 0}, seeds=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"seeds": "a"}, "seeds = 'a': a number of seeds"),
+        ({"seeds": [0.5]}, r"seeds = \[0.5\]"),
+        ({"seeds": 0}, "seeds = 0"),
+        ({"seeds": [-1]}, r"seeds = \[-1\]"),
+        ({"seeds": True}, "seeds = True"),
+        ({"jobs": 0}, "jobs = 0"),
+        ({"arms": "mean"}, "arms = 'mean': a list of names"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused_before_anything_runs(make_toy, arguments, message) -> None:
+    make_toy()
+    with pytest.raises(UsageError, match=message):
+        pw.run("toy.M2", **arguments)
+    with pytest.raises(UsageError, match="name what to run"):
+        pw.run()
+    assert not Path("paperworks-runs").exists()
 
 
 def test_a_notebook_shows_texts_whole_and_escaped(make_toy) -> None:

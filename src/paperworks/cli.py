@@ -24,6 +24,7 @@ app = typer.Typer(
 )
 
 INTERRUPTED = 130
+MANY_SEEDS = 50  # a larger number alone is more often one seed than so many
 
 Papers = Annotated[list[str] | None, typer.Argument(metavar="[PAPER]...", help="Papers; all when none is named.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
@@ -57,7 +58,10 @@ def main() -> None:
             sys.exit(2)
         _complain(f"{error.format_message()} (see `paperworks --help`)", 2)
     if code == INTERRUPTED:  # typer swallows a KeyboardInterrupt and returns this
-        _complain("interrupted; finished outcomes are in the ledger, and the same command goes on from there", 130)
+        _complain(
+            "interrupted; what `run` has finished is in the ledger, and the same command goes on from there",
+            INTERRUPTED,
+        )
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -183,7 +187,7 @@ def run(
     """Run claims or experiments; what the ledger has is not run again."""
     from paperworks.claims import api
     from paperworks.claims.engine import Request
-    from paperworks.printing import comparison_lines, own_lines, report_line, verdict_lines
+    from paperworks.printing import comparison_lines, mean_lines, own_lines, report_line, verdict_lines
 
     request = Request(
         targets=tuple(targets),
@@ -196,12 +200,13 @@ def run(
     _require_assets(targets)
     report = api.run(request, ledger=ledger, jobs=jobs, command=" ".join(["paperworks", *sys.argv[1:]]), show=True)
     print(report_line(report, ledger), file=sys.stderr)
+    means = api.outcomes(report, targets, ledger=ledger) if request.settings or request.own else None
     if request.settings:
         found, own = [], []
         print("changed settings (--set): the outcomes are in the ledger and are not judged", file=sys.stderr)
     else:
         found = api.verdicts(targets, scale=scale, ledger=ledger, seeds=request.seeds, source="yours")
-        own = api.own_verdicts(targets, scale=scale, ledger=ledger, seeds=request.seeds, arms=request.own)
+        own = api.own_verdicts(targets, scale=scale, ledger=ledger, seeds=request.seeds, methods=report.methods)
     compared = api.comparisons(found) if compare else []
     if as_json:
         _print_json(
@@ -211,10 +216,12 @@ def run(
                 "failed": len(report.failed),
                 "verdicts": [verdict.to_dict() for verdict in [*found, *own]],
                 "comparisons": [one.to_dict() for one in compared],
+                "means": [] if means is None else json.loads(means.to_json(orient="records")),
             }
         )
     else:
-        print("\n".join([*verdict_lines(found), *own_lines(own), *comparison_lines(compared)]))
+        lines = [*verdict_lines(found), *own_lines(own), *comparison_lines(compared)]
+        print("\n".join(lines if means is None else [*lines, *mean_lines(means)]))
     if report.failed:
         raise typer.Exit(1)
 
@@ -236,7 +243,7 @@ def speed(
         raise UsageError("speed: name papers, or --all")
     ratios, problems = {}, {}
     for slug in catalog.rooms() if every else papers or ():
-        ratios[slug], problems[slug] = api.speed(slug, save=save)
+        ratios[slug], problems[slug] = api.speed(slug, save=save, tell=lambda line: print(line, file=sys.stderr))
     if as_json:
         _print_json([{"paper": slug, **ratio.to_dict()} for slug, found in ratios.items() for ratio in found])
     else:
@@ -258,7 +265,10 @@ def report(
     """Write the papers, their verdicts and the evidence as pages that open from disk."""
     from paperworks.claims.report import write_site
 
-    index = write_site(out, papers or None, ledger, source="shipped" if shipped else None)
+    try:
+        index = write_site(out, papers or None, ledger, source="shipped" if shipped else None)
+    except OSError as error:
+        raise PaperworksError(f"--out {str(out)!r} cannot be written: {error.strerror or error}") from None
     print(f"report: {index.resolve()}")
 
 
@@ -398,7 +408,11 @@ def parse_seeds(text: str | None) -> tuple[int, ...] | None:
         elif "," in text:
             seeds = tuple(int(part) for part in text.split(","))
         else:
-            seeds = tuple(range(int(text)))
+            seeds = tuple(range(count := int(text)))
+            if count > MANY_SEEDS:
+                raise UsageError(
+                    f"--seeds {text} would be {count} seeds: write 0:{count}, or {text}:{count + 1} for one"
+                )
     except ValueError:
         seeds = ()
     if not seeds or min(seeds) < 0:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from paperworks.claims.catalog import Room
     from paperworks.claims.contract import Report as LintReport
     from paperworks.claims.engine import Report
@@ -62,8 +64,24 @@ def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
         source = {"shipped": "shipped evidence", "yours": "your evidence"}.get(one.evidence or "", "no evidence")
         flags = f"; {', '.join(one.flags)}" if one.flags else ""
         lines += [f"  {one.claim}  {one.verdict.upper()}  ({one.test} test, {one.scale}, {source}{flags})"]
-        lines += wrap(f"Claim: {one.text}", "      ")
+        mine = f", with {' and '.join(one.custom)} in the place of {one.stands_for}" if one.stands_for else ""
+        lines += wrap(f"Claim{mine}: {one.text}", "      ")
         lines += wrap(" ".join(filter(None, [one.sentence, one.also])), "      ")
+    return lines
+
+
+def mean_lines(means: pd.DataFrame) -> list[str]:
+    """The mean of each metric over the seeds, a column an arm."""
+    lines = []
+    for (experiment, level), rows in means.groupby(["experiment", "level"], sort=False):
+        arms = [arm for arm in means.columns[3:] if rows[arm].notna().any()]
+        width = max(12, *(len(arm) for arm in arms)) if arms else 12
+        name = max(len(metric) for metric in rows["metric"])
+        lines += ["", f"Means over the seeds: {experiment}{f', {level}' if level else ''}"]
+        lines.append("  ".join([" " * (name + 2), *(arm.rjust(width) for arm in arms)]))
+        for row in rows.to_dict("records"):
+            values = [f"{row[arm]:.4g}" if row[arm] == row[arm] else "-" for arm in arms]
+            lines.append("  ".join([f"  {row['metric'].ljust(name)}", *(value.rjust(width) for value in values)]))
     return lines
 
 
@@ -134,7 +152,10 @@ def written_lines(written: Written, slug: str) -> list[str]:
 
 def ejected_lines(ejected: Ejected) -> list[str]:
     """What came out and what did not."""
-    lines = [f"the method is in {ejected.folder}; try it: cd {ejected.folder} && python -m pytest tests"]
+    lines = [
+        f"the method is in {ejected.folder}; install it with what its tests need: cd {ejected.folder} && "
+        "pip install -e . --group test; then: python -m pytest tests"
+    ]
     if not ejected.tests:
         lines = [f"the method is in {ejected.folder}; its tests are in a checkout of paperworks only"]
     return [*lines, *(f"left out: {name}, which imports {what}" for name, what in ejected.left_out.items())]

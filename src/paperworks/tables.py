@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pandas as pd
 
 from paperworks.claims import api, catalog
 from paperworks.claims.engine import Request
-from paperworks.claims.errors import last_line
+from paperworks.claims.errors import UsageError, last_line
 from paperworks.claims.verdict import Verdict
 
 # The field of a verdict by its column.
@@ -122,7 +123,13 @@ def run(
         UsageError: When something that is named does not exist, or a factory cannot be called as it must be.
     """
     path = None if ledger is None else Path(ledger)
-    chosen = tuple(range(seeds)) if isinstance(seeds, int) else None if seeds is None else tuple(seeds)
+    if not targets or not all(isinstance(target, str) for target in targets):
+        raise UsageError(f"run{targets!r}: name what to run, such as 'quest' or 'quest.Q1b'")
+    if jobs is not None and jobs < 1:
+        raise UsageError(f"jobs = {jobs!r}: a number of worker processes of at least 1 is needed")
+    if isinstance(arms, str):
+        raise UsageError(f"arms = {arms!r}: a list of names is needed, or a dictionary of arms of your own")
+    chosen = _seeds(seeds)
     named = dict(arms) if isinstance(arms, Mapping) else dict.fromkeys(arms or ())
     request = Request(targets, scale, chosen, named, dict(settings or {}), again)
     report = api.run(request, ledger=path, jobs=jobs, command=f"paperworks.run{targets!r}", show=sys.stderr.isatty())
@@ -136,8 +143,22 @@ def run(
     if request.settings:
         return _verdict_table([])
     found = api.verdicts(targets, scale=scale, ledger=path, seeds=chosen, source="yours")
-    own = api.own_verdicts(targets, scale=scale, ledger=path, seeds=chosen, arms=request.own)
+    own = api.own_verdicts(targets, scale=scale, ledger=path, seeds=chosen, methods=report.methods)
     return _verdict_table([*found, *own])
+
+
+def _seeds(given: int | Iterable[int] | None) -> tuple[int, ...] | None:
+    if given is None:
+        return None
+    whole = isinstance(given, int) and not isinstance(given, bool)
+    seeds: tuple[Any, ...] = ()
+    if whole:
+        seeds = tuple(range(given))  # type: ignore[arg-type]
+    elif isinstance(given, Iterable) and not isinstance(given, str):
+        seeds = tuple(dict.fromkeys(given))
+    if not seeds or not all(isinstance(s, Integral) and not isinstance(s, bool) and int(s) >= 0 for s in seeds):
+        raise UsageError(f"seeds = {given!r}: a number of seeds, or whole numbers of at least 0, are needed")
+    return tuple(int(seed) for seed in seeds)
 
 
 def _verdict_table(found: Sequence[Verdict]) -> pd.DataFrame:

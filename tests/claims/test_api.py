@@ -14,16 +14,16 @@ import pytest
 from conftest import Desk
 from paperworks.claims import api, catalog, engine
 from paperworks.claims.engine import Request
-from paperworks.claims.errors import LedgerError, PaperError, UsageError
+from paperworks.claims.errors import LedgerError, PaperError, PaperworksError, UsageError
 from paperworks.claims.executors import InlineExecutor
 from paperworks.claims.ledger import DEFAULT_PATH, Ledger
 from toy_package import PAPER
 
 
-def run(*targets: str, **request: Any) -> None:
+def run(*targets: str, **request: Any) -> engine.Report:
     with Ledger(DEFAULT_PATH) as opened:
         opened._db.execute("PRAGMA synchronous=OFF")
-        engine.run(Request(targets or ("toy",), **request), opened, executor=InlineExecutor())
+        return engine.run(Request(targets or ("toy",), **request), opened, executor=InlineExecutor())
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ def test_other_seeds_of_an_own_arm_are_judged_when_asked_for_only(toy: Desk) -> 
     run("toy.M2", arms={"mine": "=median"}, seeds=(6, 7))
     assert api.own_verdicts(["toy.M2"]) == []
     assert [v.n for v in api.own_verdicts(["toy.M2"], seeds=(6, 7))] == [2]
-    assert api.own_verdicts(["toy.M2"], seeds=(6, 7), arms=["other"]) == []
+    assert api.own_verdicts(["toy.M2"], seeds=(6, 7), methods={"other": ("=median", None)}) == []
 
 
 def test_an_own_arm_of_a_scale_that_the_paper_no_longer_has(toy: Desk) -> None:
@@ -271,8 +271,9 @@ def test_an_own_arm_of_a_scale_that_the_paper_no_longer_has(toy: Desk) -> None:
     assert api.own_verdicts(["toy"]) == []
 
 
-def test_how_an_own_arm_failed_is_said(toy: Desk) -> None:
-    run("toy.M2", arms={"mine": lambda: lambda x: 1 / 0})
+def test_an_own_arm_that_fails_at_once_stops_the_run_and_says_why(toy: Desk) -> None:
+    with pytest.raises(PaperworksError, match=r"arm 'mine' failed in its first cell.*ZeroDivisionError.*line \d+\)"):
+        run("toy.M2", arms={"mine": lambda: lambda x: 1 / 0})
     (found,) = api.own_verdicts(["toy.M2"])
     assert "(mine, outliers = none, seed 0: failed: ZeroDivisionError: division by zero)" in found.reason
 
@@ -295,6 +296,34 @@ def test_two_methods_of_one_name_are_never_judged_together(toy: Desk) -> None:
         assert ("missing" in found.reason) == (missing != "0")
         assert missing == "0" or missing in found.reason
     sys.modules.pop("own_method")
+
+
+def test_a_method_that_is_run_again_is_judged_itself_not_what_came_between(toy: Desk) -> None:
+    def judged(factory: str) -> Any:
+        report = run("toy.M2", arms={"mine": factory})
+        (found,) = api.own_verdicts(["toy.M2"], methods=report.methods)
+        return report, found
+
+    first, median = judged("=median")
+    between, mean = judged("=mean")
+    again, same = judged("=median")
+    assert (first.ran > 0, between.ran > 0, again.ran) == (True, True, 0)
+    assert same.values == median.values != mean.values
+    assert "This is mine = =median; outcomes of =mean that the ledger holds" in same.also
+    assert median.also == ""
+    assert "--arm mine==median" in (same.command or "--arm mine==median")
+    (newest,) = api.own_verdicts(["toy.M2"])
+    assert newest.values == mean.values
+    assert "This is mine = =mean; outcomes of =median" in newest.also
+
+
+def test_the_means_of_a_run_are_told_also_of_cells_that_were_there(toy: Desk) -> None:
+    run("toy.M2", seeds=(0, 1))
+    report = run("toy.M2", arms={"mine": "=median"}, seeds=(0, 1))
+    means = api.outcomes(report, ["toy.M2"])
+    assert {"mean", "median", "mine"} <= set(means.columns)
+    assert (means["mine"] == means["median"]).all()
+    assert set(means["metric"]) >= {"error"}
 
 
 def test_no_arm_of_ones_own_no_verdict(toy: Desk) -> None:

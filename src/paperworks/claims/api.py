@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+
+import pandas as pd
 
 from paperworks.claims import catalog, engine, evidence, statistics, verdict
 from paperworks.claims import speed as timing
@@ -140,7 +142,7 @@ def own_verdicts(
     scale: str | None = None,
     ledger: Path | None = None,
     seeds: Sequence[int] | None = None,
-    arms: Collection[str] | None = None,
+    methods: Mapping[str, engine.Method] | None = None,
 ) -> list[Verdict]:
     """Judge the arms of a reader's own, each in the place of the method's, by every claim that reads it.
 
@@ -149,7 +151,7 @@ def own_verdicts(
         scale: The scale; for each claim the first of laptop, overnight and paper at which it is tested unless given.
         ledger: The ledger file.
         seeds: Judge these seeds instead of the declared ones; such verdicts are exploratory.
-        arms: Names of the arms wanted; all unless given.
+        methods: The arms wanted, each with its factory and code; all unless given, each as it was run last.
 
     Returns:
         Verdicts with ``custom`` and ``stands_for``; each is of the reader's own outcomes alone, and a claim of which
@@ -163,27 +165,61 @@ def own_verdicts(
         for slug, claims in _claims_of(list(targets) or catalog.rooms()).items():
             room = catalog.find(slug)
             paper = load_paper(room.folder)
-            record = evidence.recorded(opened, slug)
-            factories = {row.arm: row.custom["arm"] for row in record.rows if "arm" in row.custom}
+            recorded = evidence.recorded(opened, slug)
+            record = recorded if methods is None else evidence.only(recorded, methods)
             for at in SCALES if scale is None else (scale,):
                 wanted = {c.id for c in paper.claim if c.id in claims and at == (scale or _usual_scale(paper, c))}
-                for own, places in evidence.own_arms(paper, record, at, seeds).items() if wanted else ():
-                    for arm in places if arms is None or own in arms else ():
+                for own, (method, places) in evidence.own_arms(paper, record, at, seeds).items() if wanted else ():
+                    for arm in places if methods is None or own in methods else ():
                         given = evidence.stand_in(paper, room.folder, record, at, own, arm, seeds)
                         judged = verdict.judge(paper.standing_in(own, arm), given, at, seeds)
                         kept = [v for v in judged if v.claim in wanted and v.verdict != "untested"]
-                        found += [_as_own(v, own, arm, factories[own]) for v in kept]
+                        also = _also_held(own, str(method[0]), evidence.others(recorded, own, method))
+                        found += [_as_own(v, own, arm, str(method[0]), also) for v in kept]
     return found
 
 
-def _as_own(found: Verdict, own: str, arm: str, factory: str) -> Verdict:
+def _also_held(own: str, factory: str, others: Sequence[str]) -> str:
+    if not others:
+        return ""
+    names = list(dict.fromkeys(name for name in others if name != factory))
+    what = f"of {', '.join(names)}" if names else "of earlier code"
+    return f"This is {own} = {factory}; outcomes {what} that the ledger holds under that name are not judged here."
+
+
+def _as_own(found: Verdict, own: str, arm: str, factory: str, also: str = "") -> Verdict:
     """A verdict on an arm of a reader's own; what it says to run next names that arm too."""
     command, sentence = found.command, found.sentence
     if command is not None:
         by_value = factory.startswith("__main__:") or "<" in factory or "(" in factory
         command = f"{command} --arm {own}={'package.module:factory' if by_value else factory}"
         sentence = sentence.replace(f"`{found.command}`", f"`{command}`")
-    return dataclasses.replace(found, custom=(own,), stands_for=arm, command=command, sentence=sentence)
+    return dataclasses.replace(
+        found, custom=(own,), stands_for=arm, command=command, sentence=sentence, also=also or found.also
+    )
+
+
+def outcomes(report: Report, targets: Iterable[str], *, ledger: Path | None = None) -> pd.DataFrame:
+    """The mean of every metric over the seeds of a run, also of cells that it found in the ledger.
+
+    Returns:
+        Columns experiment, the level axes, metric, and one an arm.
+    """
+    keys = set(report.keys)
+    rows = []
+    with Ledger(ledger or DEFAULT_PATH, readonly=True) as opened:
+        for slug in dict.fromkeys(target.partition(".")[0] for target in targets):
+            for row in opened.rows(catalog.find(slug).slug, drawings=False):
+                if row.key in keys and row.status == "ok":
+                    scores = {name: sum(s.values()) / len(s) for name, s in row.items.items() if s}
+                    for metric, value in {**scores, **row.metrics}.items():
+                        level = " ".join(f"{axis}={value}" for axis, value in row.level.items())
+                        rows.append((row.experiment, level, metric, row.arm, value))
+    table = pd.DataFrame(rows, columns=["experiment", "level", "metric", "arm", "mean"])
+    order = list(dict.fromkeys(table["arm"]))
+    index = ["experiment", "level", "metric"]
+    wide = table.groupby([*index, "arm"], sort=False)["mean"].mean().unstack("arm")
+    return wide.reindex(columns=order).reset_index()
 
 
 def _usual_scale(paper: Paper, claim: Claim) -> str:
@@ -209,8 +245,15 @@ def export(slug: str, *, ledger: Path | None = None) -> tuple[Path, int]:
         return evidence.export(load_paper(room.folder), room.folder, record)
 
 
-def speed(slug: str, *, save: bool = False) -> tuple[list[timing.Ratio], list[str]]:
+def speed(
+    slug: str, *, save: bool = False, tell: Callable[[str], None] = lambda line: None
+) -> tuple[list[timing.Ratio], list[str]]:
     """Measure every ``[[speed]]`` entry of a paper on one thread.
+
+    Args:
+        slug: The paper.
+        save: Write the ratios into the room.
+        tell: Hears what is measured next.
 
     Returns:
         The ratios, and for each entry that could not be measured one line that says why.
@@ -218,6 +261,7 @@ def speed(slug: str, *, save: bool = False) -> tuple[list[timing.Ratio], list[st
     room = catalog.find(slug)
     ratios, problems = [], []
     for target in load_paper(room.folder).speed:
+        tell(f"{slug} {target.name}: against {target.peer}")
         try:
             pair = timing.pair_of(room.module, target.name, "full")
             with one_thread():

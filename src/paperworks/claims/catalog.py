@@ -67,7 +67,9 @@ def find(slug: str) -> Room:
     known = rooms()
     slug = slug.rpartition("/")[2]
     if slug not in known:
-        raise UsageError(f"no paper is called {slug!r}{did_you_mean(slug, known)}; `paperworks list` shows them all")
+        whole = slug.partition(".")[0]
+        hint = f" (did you mean {whole!r}?)" if whole in known else did_you_mean(slug, known)
+        raise UsageError(f"no paper is called {slug!r}{hint}; `paperworks list` shows them all")
     return known[slug]
 
 

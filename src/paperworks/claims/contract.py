@@ -146,7 +146,7 @@ def _check_errata(subject: _Subject) -> None:
 
 # Runs in a process of its own, in which packages outside ``allowed`` (or inside ``blocked``) are not to be had.
 _RESOLVE = """
-import importlib, importlib.metadata, json, sys
+import importlib, importlib.metadata, importlib.util, json, sys
 allowed, blocked = set({allowed!r}), set({blocked!r})
 owners = importlib.metadata.packages_distributions()
 class Refuse:
@@ -156,6 +156,13 @@ class Refuse:
         if found & blocked or (allowed and found and not found & allowed):
             raise ModuleNotFoundError(f"No module named {{top!r}}", name=top)
 sys.meta_path.insert(0, Refuse())
+probe = importlib.util.find_spec
+def absent(name, package=None):  # who asks whether a package is there is told no, as on a machine without it
+    try:
+        return probe(name, package)
+    except ModuleNotFoundError:
+        return None
+importlib.util.find_spec = absent
 room = importlib.import_module({module!r})
 heavy = ("torch", "transformers", "sklearn", "scipy", "pandas", "numpy", "pydantic")
 early = [m for m in heavy if m in sys.modules]

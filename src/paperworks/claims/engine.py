@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from paperworks.claims import artefacts, catalog, fingerprint
-from paperworks.claims.errors import PaperError, UsageError, did_you_mean, last_line
+from paperworks.claims.errors import PaperError, PaperworksError, UsageError, did_you_mean, last_line, place
 from paperworks.claims.executors import Event, Executor, local
 from paperworks.claims.ledger import Ledger, Row, RunInfo
 from paperworks.claims.paper import SCALES, Claim, Experiment, LevelValue, Paper, Statement, grid, load_paper
@@ -64,6 +64,9 @@ class Work:
     key: str
 
 
+Method = tuple[Any, Any]  # an own arm's factory by name, and the fingerprint of its code
+
+
 @dataclasses.dataclass
 class Report:
     """What a run did."""
@@ -72,6 +75,8 @@ class Report:
     skipped: int = 0
     failed: list[Row] = dataclasses.field(default_factory=list)
     seconds: float = 0.0
+    keys: list[str] = dataclasses.field(default_factory=list)  # of all cells asked for, run or skipped
+    methods: dict[str, Method] = dataclasses.field(default_factory=dict)  # the reader's own arms, as they are now
 
 
 class Listener(Protocol):
@@ -149,6 +154,9 @@ def _wanted(request: Request, target: str) -> tuple[catalog.Room, Paper, dict[st
         raise UsageError(f"--scale {scale!r} is not one of {', '.join(SCALES)}")
     found: dict[str, list[Cell]] = {}
     if claim is not None:
+        if not any(paper.runnable(claim, s) for s in paper.scales_of(claim)) and scale != "smoke":
+            note = f": {claim.note}" if claim.note else ""
+            raise UsageError(f"{target} is about the paper's own setting, which nothing here runs{note}")
         if scale != "smoke" and scale not in paper.scales_of(claim):
             raise UsageError(
                 f"{target} is tested only at scale {' or '.join(paper.scales_of(claim)) or 'none yet'}, not {scale!r}"
@@ -562,6 +570,10 @@ def _execute(
     present = set() if context.request.again else ledger.present(w.key for w in work)
     todo = [w for w in work if w.key not in present]
     report.skipped += len(work) - len(todo)
+    if kind == "trial":
+        report.keys += [w.key for w in work]
+        report.methods |= {w.cell.arm: (w.custom["arm"], w.custom.get("code")) for w in work if "arm" in w.custom}
+    proven: set[str] = set()
     listener.started(kind, len(todo), len(work) - len(todo))
     by_cell = {(w.experiment, w.cell): w for w in todo}
     tasks = [context.task(i, group) for i, group in enumerate(_groups(context.paper, todo))]
@@ -578,8 +590,21 @@ def _execute(
             if row.status != "ok":
                 report.failed.append(row)
             listener.finished(row)
+            if row.status == "ok":
+                proven.add(row.arm)
+            elif "arm" in row.custom and row.arm not in proven and not context.request.placebo:
+                _stop_at_first(row)
         else:
             listener.ended(event.task)
+
+
+def _stop_at_first(row: Row) -> None:
+    """A reader's own arm that fails in its first cell would fail in all: say why, at once."""
+    where = f" ({found})" if (found := place(row.error)) else ""
+    what = last_line(row.error) or row.status
+    raise PaperworksError(
+        f"arm {row.arm!r} failed in its first cell, {row.experiment}, seed {row.seed}: {what}{where}; no more was run"
+    )
 
 
 def _groups(paper: Paper, todo: Sequence[Work]) -> list[list[Work]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -29,8 +30,19 @@ class LedgerError(PaperworksError):
 
 
 def last_line(error: str) -> str:
-    """The line of a traceback that says what happened."""
-    return error.strip().splitlines()[-1] if error.strip() else ""
+    """What a traceback says happened, in one line: the exception and its message."""
+    lines = error.strip().splitlines()
+    frames = [i for i, line in enumerate(lines) if line.startswith("  File ")]
+    said = lines[frames[-1] + 1 :] if frames else lines[-1:]
+    while said and said[0].startswith(" "):  # the source of the last frame
+        said = said[1:]
+    return " ".join(part for line in said if (part := line.strip()))
+
+
+def place(error: str) -> str:
+    """Where a traceback ends, as "file.py, line 6"; nothing when there is none."""
+    found = re.findall(r'^  File "(?:.*[/\\])?([^"]+)", (line \d+)', error, flags=re.MULTILINE)
+    return ", ".join(found[-1]) if found else ""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

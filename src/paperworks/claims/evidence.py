@@ -167,6 +167,18 @@ def current(paper: Paper, record: Record, scale: str) -> list[Row]:
     return list(newest.values())
 
 
+def only(record: Record, methods: Mapping[str, tuple[Any, Any]]) -> Record:
+    """The record without what other methods or code of the same names have left in it."""
+    rows = [r for r in record.rows if "arm" not in r.custom or methods.get(r.arm, _method(r)) == _method(r)]
+    return dataclasses.replace(record, rows=rows)
+
+
+def others(record: Record, own: str, method: tuple[Any, Any]) -> list[str]:
+    """Factories of an own arm's name that the record holds beside the method that is judged, in their order."""
+    found = dict.fromkeys(_method(r) for r in record.rows if r.arm == own and "arm" in r.custom)
+    return list(dict.fromkeys(str(name) for name, code in found if (name, code) != method))
+
+
 def _method(row: Row) -> tuple[Any, Any]:
     return row.custom.get("arm"), row.custom.get("code")
 
@@ -269,19 +281,21 @@ def _derive_function(folder: Path, name: str) -> Callable[[pd.DataFrame, int], p
 
 def own_arms(
     paper: Paper, record: Record, scale: str, seeds: Collection[int] | None = None
-) -> dict[str, tuple[str, ...]]:
-    """The arms of a reader's own that were run at a scale, each with the method's arms in whose place it is judged.
+) -> dict[str, tuple[tuple[Any, Any], tuple[str, ...]]]:
+    """The arms of a reader's own run at a scale: factory and code, and the arms in whose place each is judged.
 
     Only those count that were run on the seeds judged: the declared ones unless given.
     """
     found: dict[str, dict[str, None]] = {}
+    methods = {}
     for row in current(paper, record, scale):
         experiment = paper.experiment[row.experiment]
         if "arm" not in row.custom or row.arm in experiment.arms or scale not in experiment.scale:
             continue
         if row.seed in (range(experiment.at(scale).seeds) if seeds is None else seeds):
             found.setdefault(row.arm, {}).update(dict.fromkeys(experiment.method))
-    return {own: tuple(places) for own, places in found.items()}
+            methods[row.arm] = _method(row)
+    return {own: (methods[own], tuple(places)) for own, places in found.items()}
 
 
 def stand_in(

@@ -282,7 +282,8 @@ def _check_call(arm: str, factory: Factory, args: Sequence[Any], kwargs: Mapping
     except TypeError as error:
         given = ", ".join([*("..." for _ in args), *(f"{name}=..." for name in kwargs)])
         raise UsageError(
-            f"arm {arm!r} is built as factory({given}); this factory takes ({', '.join(signature.parameters)}): {error}"
+            f"arm {arm!r} is built as factory({given}); this factory takes ({', '.join(signature.parameters)}): "
+            f"{error}; `paperworks show PAPER` says what it is called with and must return"
         ) from None
 
 

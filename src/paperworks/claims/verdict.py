@@ -289,7 +289,7 @@ def compare(shipped: Verdict, yours: Verdict) -> Comparison:
 
 def _incomparable(shipped: Verdict, yours: Verdict) -> str:
     if shipped.effect is None:
-        return "the shipped run has no effect"
+        return f"there are no shipped outcomes at scale {yours.scale!r}"
     if yours.effect is None:
         return "your run has no effect yet"
     for name in ("scale", "version", "metric", "arm", "against", "value", "ratio", "level", "better", "unit"):

@@ -236,6 +236,8 @@ def _undecided(verdict: Verdict) -> str:
     if verdict.scale == "smoke":
         return "; ".join(part for part in (f"a trend only ({verdict.reason})", _command(verdict, "judges it")) if part)
     text = f"a trend only ({verdict.reason})" if "few_seeds" in verdict.flags else _power(verdict)
+    if more is None and verdict.effect == 0 and verdict.smallest_detectable == 0:
+        return "which decides nothing: every contrast is 0"
     if more is None:
         return f"{text}; it lies so near the margin that no practical number of {verdict.unit}s would decide"
     time = "" if minutes is None else f" (about {duration(minutes)})"
@@ -282,6 +284,8 @@ def _paper(verdict: Verdict) -> str:
     where = f" {setting}" if setting.startswith(_PREPOSITIONS) else f" ({setting})" if setting else ""
     untested = "" if verdict.test == "direct" or verdict.verdict == "untested" else ", which this does not test"
     if arm is None and against is None:
+        if setting.startswith("not in the paper"):
+            return ""
         return f"the paper's own setting{where} is not tested by this" if untested else ""
     if arm is None or against is None:
         value = _reported(arm if against is None else against)

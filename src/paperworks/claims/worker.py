@@ -289,6 +289,8 @@ def import_factory(reference: str) -> Factory:
     module, _, attribute = reference.partition(":")
     if not module or not attribute:
         raise UsageError(f"--arm {reference!r}: write it as package.module:factory")
+    if "/" in module or module.startswith(".") or module.endswith(".py"):
+        raise UsageError(f"--arm {reference!r}: write the module's name, not its file: {Path(module).stem}:{attribute}")
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:

@@ -18,7 +18,7 @@ from paperworks.claims.report.docstring import Block, blocks, statements
 TESTS = {
     "direct": "direct test",
     "reduced": "reduced test",
-    "analogue": "analogue",
+    "analogue": "analogue test",
 }
 TEST_MEANING = {
     "direct": "theory, or the paper's own data and setting",

@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -19,7 +19,9 @@ from paperworks.claims import catalog
 from paperworks.claims.errors import PaperError, UsageError
 from paperworks.claims.paper import Paper, load_paper
 
-_NOT_METHOD = frozenset({"study.py", "derive.py", "speed.py"})
+_NOT_METHOD = frozenset({"study.py", "derive.py", "speed.py", "evidence.jsonl", "speed.json"})
+_NOT_DATA = frozenset({".py", ".pyi", ".toml", ".partial"})
+_LENT = "paperworks.kit.lm."
 _LAZY = "from paperworks._lazy import attach\n\n__getattr__, __dir__, __all__ = attach(__name__, __file__)\n"
 
 
@@ -41,9 +43,9 @@ class Ejected:
 def eject(slug: str, folder: Path) -> Ejected:
     """Write a paper's method as a package of its own: ``folder/pyproject.toml``, ``folder/SLUG``, ``folder/tests``.
 
-    Its modules are copied with a licence header and import third parties only; study, derived metrics and speed stay
-    behind. Tests come along where the tests of this library are at hand (a checkout), as far as they test the method
-    alone.
+    Its modules are copied with a licence header, and with them the modules of ``kit.lm`` that they use; all import
+    third parties only. Study, derived metrics and speed stay behind. Tests come along where the tests of this library
+    are at hand (a checkout), as far as they test the method alone.
 
     Args:
         slug: The paper.
@@ -60,10 +62,15 @@ def eject(slug: str, folder: Path) -> Ejected:
         raise UsageError(f"{target} exists already and is not an empty folder; nothing was written")
     modules = sorted(p for p in room.folder.glob("*.py") if p.name not in _NOT_METHOD)
     names = {room.module, *(f"{room.module}.{p.stem}" for p in modules if p.stem != "__init__")}
+    borrowed: dict[str, Path] = {}
     for path in modules:
         others = sorted(set(_imports(path, room.module)) - names - {"paperworks._lazy"})
-        if others:
-            raise PaperError(f"{path} imports {others[0]}: a method that needs other parts of paperworks stays there")
+        for other in others:
+            lent = catalog.PACKAGE / "kit" / "lm" / f"{other.removeprefix(_LENT)}.py"
+            if not other.startswith(_LENT) or not lent.is_file() or [*_imports(lent, "paperworks")]:
+                raise PaperError(f"{path} imports {other}: a method that needs other parts of paperworks stays there")
+            borrowed[other] = lent
+    data = [p for p in room.folder.iterdir() if p.is_file() and p.suffix not in _NOT_DATA and p.name not in _NOT_METHOD]
     fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.partial")
     header = _header(paper)
     tests, left_out = [], {}
@@ -75,9 +82,14 @@ def eject(slug: str, folder: Path) -> Ejected:
             if path.name == "__init__.py":
                 text = text.replace(_LAZY, _names(room.folder / "__init__.pyi"))
                 shutil.copy(room.folder / "__init__.pyi", package)
-            (package / path.name).write_text(header + text.replace(room.module, slug), encoding="utf-8")
-        for path in _test_files(room):
-            others = sorted(set(_imports(path, "tests")) - names)
+            text = text.replace(room.module, slug).replace(_LENT, f"{slug}.")
+            (package / path.name).write_text(header + text, encoding="utf-8")
+        for path in borrowed.values():
+            (package / path.name).write_text(header + path.read_text(encoding="utf-8"), encoding="utf-8")
+        for path in data:
+            shutil.copy(path, package)
+        for path in sorted(_test_files(room), key=lambda path: bool(_neighbours(path))):
+            others = sorted({*_imports(path, "tests"), *(n for n in _neighbours(path) if n in left_out)} - names)
             if others:
                 left_out[path.name] = others[0]
             else:
@@ -85,7 +97,10 @@ def eject(slug: str, folder: Path) -> Ejected:
                 text = path.read_text(encoding="utf-8").replace(room.module, slug)
                 (fresh / "tests" / path.name).write_text(header + text, encoding="utf-8")
                 tests.append(path.name)
-        (fresh / "pyproject.toml").write_text(_pyproject(paper, modules), encoding="utf-8")
+        (fresh / "pyproject.toml").write_text(
+            _pyproject(paper, [*modules, *borrowed.values()], [fresh / "tests" / name for name in tests]),
+            encoding="utf-8",
+        )
         licence = catalog.PACKAGE.parents[1] / "LICENSE"
         if licence.is_file():
             shutil.copy(licence, fresh / "LICENSE")
@@ -110,6 +125,14 @@ def _imports(path: Path, package: str) -> Iterator[str]:
         else:
             continue
         yield from (name for name in found if name.partition(".")[0] in top)
+
+
+def _neighbours(path: Path) -> list[str]:
+    """Files beside a test file that it imports."""
+    nodes = [n for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.ImportFrom)]
+    return [
+        f"{name}.py" for n in nodes if n.level == 1 for name in ([n.module] if n.module else [a.name for a in n.names])
+    ]
 
 
 def _test_files(room: catalog.Room) -> list[Path]:
@@ -157,12 +180,16 @@ def _requirements(modules: Iterable[Path]) -> list[str]:
     return sorted(f"{name}{asked.get(name, '')}" for name in found)
 
 
-def _pyproject(paper: Paper, modules: Iterable[Path]) -> str:
-    needs = "\n".join(f'  "{requirement}",' for requirement in _requirements(modules))
+def _pyproject(paper: Paper, modules: Sequence[Path], tests: Sequence[Path]) -> str:
+    needed = _requirements(modules)
+    needs = "\n".join(f'  "{requirement}",' for requirement in needed)
+    for_tests = sorted({*_requirements(tests), "pytest"} - set(needed))
+    group = "".join(f'  "{requirement}",\n' for requirement in for_tests)
     return (
         '[build-system]\nrequires = ["hatchling>=1.27"]\nbuild-backend = "hatchling.build"\n\n'
         f'[project]\nname = "{paper.slug.replace("_", "-")}"\nversion = "{paperworks.__version__}"\n'
         f'description = "{paper.summary.replace(chr(34), chr(39))}"\nrequires-python = ">=3.11"\n'
         f'license = "{paper.licence}"\ndependencies = [\n{needs}\n]\n\n'
+        f"[dependency-groups]\ntest = [\n{group}]\n\n"
         f'[tool.hatch.build.targets.wheel]\npackages = ["{paper.slug}"]\n'
     )

@@ -12,4 +12,5 @@ def __getattr__(name: str) -> object:
         missing = (error.name or "").partition(".")[0]
         if missing in {"", "paperworks"}:
             raise
-        raise ImportError(f"kit.lm needs {missing!r}: pip install 'paperworks[llm]'", name=error.name) from error
+        extra = {"trl": "posttraining", "inspect_ai": "evaluation"}.get(missing, "llm")
+        raise ImportError(f"kit.lm needs {missing!r}: pip install 'paperworks[{extra}]'", name=error.name) from error

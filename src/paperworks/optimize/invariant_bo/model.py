@@ -1,0 +1,208 @@
+"""An invariant Gaussian process as a BoTorch model, and the fit that the authors use."""
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.models.transforms import Standardize
+from gpytorch.constraints import GreaterThan
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ZeroMean
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from torch import Tensor
+
+from .groups import Group
+from .kernels import MaxKernel, OrbitAverageKernel, PSDMaxKernel
+
+Base = Literal["matern52", "matern32", "matern12", "rbf"]
+Choice = Literal["psd_max", "max", "average", "canonical", "base"]
+BASES: dict[str, Callable[[], Kernel]] = {
+    "matern52": lambda: MaternKernel(nu=2.5),
+    "matern32": lambda: MaternKernel(nu=1.5),
+    "matern12": lambda: MaternKernel(nu=0.5),
+    "rbf": RBFKernel,
+}
+
+
+class CanonicalKernel(Kernel):
+    """The base kernel on orbit representatives, k(phi(x), phi(x')): k_max itself where `group.exact`.
+
+    Args:
+        base_kernel: A GPyTorch kernel.
+        group: A group with `canonicalize`.
+    """
+
+    def __init__(self, base_kernel: Kernel, group: Group, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.base_kernel, self.group = base_kernel, group
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """The values (Proposition 1).
+
+        Args:
+            x1: Points (..., n, d).
+            x2: Points (..., m, d).
+            diag: Whether only the values k(x1[i], x2[i]) are wanted.
+            **params: Of GPyTorch.
+
+        Returns:
+            Values (..., n, m), or (..., n) with `diag`.
+        """
+        a, b = self.group.canonicalize(x1), self.group.canonicalize(x2)
+        value = self.base_kernel(a, b, diag=diag)
+        return value.to_dense() if hasattr(value, "to_dense") else value
+
+
+KERNELS: dict[str, Callable[..., Kernel]] = {
+    "psd_max": PSDMaxKernel,
+    "max": MaxKernel,
+    "average": OrbitAverageKernel,
+    "canonical": CanonicalKernel,
+}
+
+
+class InvariantGP(SingleTaskGP):
+    """A single-task Gaussian process whose prior knows that f(x) = f(g x): BoTorch uses it like any other.
+
+    Mean zero on standardised targets, as in the paper. The hyper-parameters are those of GPyTorch until `fit_base` or
+    ``fit_gpytorch_mll`` has fitted them.
+
+    Args:
+        train_X: Points (n, d), in the coordinates in which the group acts: no input transform that moves them, only one
+            that scales all coordinates alike.
+        train_Y: Values (n, 1).
+        group: The group; unused by kernel "base".
+        train_Yvar: Known noise variances (n, 1).
+        base: "matern52", "matern32", "matern12", "rbf" or an isotropic GPyTorch kernel.
+        kernel: "psd_max" (the paper's), "average", "canonical" (representatives), "max" (indefinite in general) or
+            "base" (no symmetry).
+        **options: For the kernel, such as ``fitc=True``.
+
+    Raises:
+        ValueError: For another base or kernel, data that are not finite, or d other than `group.dim`.
+    """
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        group: Group,
+        train_Yvar: Tensor | None = None,
+        *,
+        base: Base | Kernel = "matern52",
+        kernel: Choice = "psd_max",
+        **options: Any,
+    ) -> None:
+        if isinstance(base, str) and base not in BASES:
+            raise ValueError(f"base = {base!r}: one of {', '.join(BASES)} or a kernel is needed")
+        if kernel not in (*KERNELS, "base"):
+            raise ValueError(f"kernel = {kernel!r}: one of {', '.join(KERNELS)}, base is needed")
+        for name, value in (("train_X", train_X), ("train_Y", train_Y)):
+            if not bool(torch.isfinite(value).all()):
+                raise ValueError(f"{name} has values that are not finite")
+        group.check(train_X, "train_X")
+        one = BASES[base]() if isinstance(base, str) else base
+        inner = one if kernel == "base" else KERNELS[kernel](one, group, **options)
+        noise = {} if train_Yvar is None else {"train_Yvar": train_Yvar}
+        likelihood = None if noise else GaussianLikelihood(noise_constraint=GreaterThan(1e-4))
+        super().__init__(
+            train_X,
+            train_Y,
+            likelihood=likelihood,
+            covar_module=ScaleKernel(inner),
+            mean_module=ZeroMean(),
+            outcome_transform=Standardize(m=1) if len(train_Y) > 1 else None,
+            **noise,
+        )
+        self.group = group
+        if isinstance(inner, PSDMaxKernel):
+            inner.set_design(train_X)
+
+    @property
+    def base_kernel(self) -> Kernel:
+        """The base kernel, with the lengthscale."""
+        inner = self.covar_module.base_kernel
+        return inner if not hasattr(inner, "group") else inner.base_kernel
+
+    def fit_base(self, steps: int = 50, lr: float = 0.1) -> "InvariantGP":
+        """Take scale, lengthscale and noise from an ordinary process without symmetry; returns self.
+
+        That process has the base kernel and a constant mean and is fitted to the same data by Adam on the exact
+        marginal likelihood. So do the authors; every kernel then has the same hyper-parameters. ``fit_gpytorch_mll``
+        fits them through the kernel itself.
+
+        Args:
+            steps: Steps of Adam.
+            lr: Its learning rate.
+        """
+        x, y = self.train_inputs[0], self.train_targets
+        base = self.base_kernel
+        outer = self.covar_module
+        mean = torch.zeros((), dtype=x.dtype, requires_grad=True)
+        parameters = [*base.parameters(), outer.raw_outputscale, mean]
+        likelihood = self.likelihood
+        parameters += [p for p in likelihood.parameters() if p.requires_grad]
+        optimiser = torch.optim.Adam(parameters, lr=lr)
+        n = x.shape[-2]
+        eye = torch.eye(n, dtype=x.dtype)
+        with torch.enable_grad():
+            for _ in range(steps):
+                optimiser.zero_grad()
+                gram = outer.outputscale * base(x, x).to_dense()
+                noise = likelihood.noise
+                gram = gram + (torch.diag_embed(noise) if noise.numel() == n and n > 1 else noise * eye)
+                root = torch.linalg.cholesky(gram + 1e-8 * eye)
+                white = torch.linalg.solve_triangular(root, (y - mean).unsqueeze(-1), upper=False)
+                loss = 0.5 * white.square().sum() + root.diagonal().log().sum() + 0.5 * n * math.log(2 * math.pi)
+                (loss / n).backward()
+                optimiser.step()
+        return self.eval()  # type: ignore[no-any-return]
+
+
+def fitted(
+    train_X: Tensor,
+    train_Y: Tensor,
+    group: Group,
+    *,
+    base: Base = "matern52",
+    kernel: Choice = "psd_max",
+    fit: Literal["base", "kernel"] = "base",
+    augment: int = 1,
+    **options: Any,
+) -> InvariantGP:
+    """An `InvariantGP` with its hyper-parameters fitted.
+
+    Args:
+        train_X: Points (n, d).
+        train_Y: Values (n, 1).
+        group: The group.
+        base: The base kernel.
+        kernel: As in `InvariantGP`.
+        fit: "base" as the authors do (`InvariantGP.fit_base`), or "kernel": through the kernel itself, with BoTorch.
+        augment: Number of images of every point that are put among the data, the point itself included (data
+            augmentation: for kernel "base"); the hyper-parameters are fitted without them.
+        **options: For the kernel.
+    """
+    model = InvariantGP(train_X, train_Y, group, base=base, kernel=kernel, **options)
+    if fit == "base":
+        model.fit_base()
+    else:
+        if isinstance(inner := model.covar_module.base_kernel, PSDMaxKernel):
+            inner.learn = True
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        if isinstance(inner, PSDMaxKernel):
+            inner.learn = False
+    if augment > 1:
+        act = group.sample(augment, torch.Generator().manual_seed(0))
+        images = act(train_X)  # (images, n, d)
+        more = InvariantGP(
+            images.flatten(0, 1), train_Y.repeat(len(images), 1), group, base=base, kernel=kernel, **options
+        )
+        state = {k: v for k, v in model.state_dict().items() if not k.startswith("outcome_transform")}
+        more.load_state_dict(state, strict=False)
+        model = more
+    return model.eval()  # type: ignore[no-any-return]

@@ -1,0 +1,1 @@
+"""How models are trained: schedules, merging, optimisation of large networks."""

@@ -1,0 +1,13 @@
+from .callback import WSMCallback as WSMCallback
+from .choose import fit_weights as fit_weights
+from .merge import checkpoints_in as checkpoints_in
+from .merge import merge_checkpoints as merge_checkpoints
+from .online import CheckpointMerger as CheckpointMerger
+from .online import HierarchicalMerger as HierarchicalMerger
+from .online import WSMAveragedModel as WSMAveragedModel
+from .schedule import WSDScheduler as WSDScheduler
+from .weights import CURVES as CURVES
+from .weights import decay_curve as decay_curve
+from .weights import decay_from_merge as decay_from_merge
+from .weights import merge_from_decay as merge_from_decay
+from .weights import merge_weights as merge_weights
