@@ -112,6 +112,12 @@ class PULearner(ClassifierMixin, BaseEstimator):
     n_features_in_ : int
         Number of features.
 
+    Notes
+    -----
+    Of the two labels the larger in sorted order is taken for "labelled": 1 of 0 and 1, "unlabeled" of "positive" and
+    "unlabeled", which is why numbers are safer. In cross-validation y holds these labels, not the truth, so the default
+    score rewards "naive": give ``scoring`` a proxy, as below.
+
     Examples
     --------
     >>> import numpy as np
@@ -122,6 +128,19 @@ class PULearner(ClassifierMixin, BaseEstimator):
     >>> learner = PULearner(prior=0.6, setting="one-sample", max_steps=300, random_state=0).fit(X, y)
     >>> bool((learner.predict(X) == np.repeat([1, 0], [300, 200])).mean() > 0.95)
     True
+
+    Model selection without negatives, by scikit-learn:
+
+    >>> from sklearn.metrics import make_scorer
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from paperworks.supervision.pu_bench import proxy_accuracy
+    >>> scoring = make_scorer(
+    ...     proxy_accuracy, response_method="decision_function", prior=0.6, setting="one-sample"
+    ... )
+    >>> grid = {"algorithm": ["naive", "upu"]}
+    >>> learner = PULearner(prior=0.6, setting="one-sample", max_steps=100, random_state=0)
+    >>> sorted(GridSearchCV(learner, grid, scoring=scoring, cv=2).fit(X, y).best_params_)
+    ['algorithm']
     """
 
     def __init__(
