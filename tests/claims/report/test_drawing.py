@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paperworks.claims.report import drawing
+from paperworks.claims.ledger import Row
+from paperworks.claims.report import content, drawing
 from paperworks.claims.report.content import Cell, decimals, shown
 from paperworks.claims.report.drawing import Curve, tick_labels, ticks
 from paperworks.claims.verdict import Finding
@@ -161,3 +163,17 @@ def test_numbers_of_a_table_share_their_decimals(cells, texts):
     made = [Cell(6, mean, sd) for mean, sd in cells]
     assert [shown(cell, decimals(made)) for cell in made] == texts
     assert shown(None, 2) is None
+
+
+def test_a_picture_that_several_arms_have_is_shown_once() -> None:
+    def row(arm: str, svg: str, seed: int = 0) -> Row:
+        return Row(
+            key=f"{arm}{seed}", paper="p", experiment="e", version=1, scale="laptop", arm=arm, level={}, seed=seed,
+            figures={"map.svg": svg},
+        )  # fmt: skip
+
+    rows = [row("a", "<svg>1</svg>"), row("b", "<svg>1</svg>"), row("c", "<svg>2</svg>"), row("a", "<svg>3</svg>", 1)]
+    group = content._drawings(SimpleNamespace(good=rows, experiment="e", scale="laptop"))  # type: ignore[arg-type]
+    assert group is not None
+    assert [one.where for one in group.drawings] == ["a, seed 0; the same in 1 more", "c, seed 0"]
+    assert group.left_out == 1  # the picture of the second seed

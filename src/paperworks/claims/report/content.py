@@ -731,19 +731,22 @@ def _curves_csv(experiment: Experiment, source: _Source, lines: Iterable[Mapping
 def _drawings(source: _Source) -> DrawingGroup | None:
     """The figures of each arm's and level's first seed, as images that cannot run scripts or load anything."""
     first: dict[str, Row] = {}
-    total = 0
     for row in sorted(source.good, key=lambda row: row.seed):
         if row.figures:
-            total += len(row.figures)
             first.setdefault(json.dumps([row.arm, row.level], sort_keys=True), row)
-    drawings = [
-        as_image(name, f"{row.arm}{f', {level_text(row.level)}' if row.level else ''}, seed {row.seed}", svg)
-        for row in first.values()
-        for name, svg in row.figures.items()
-    ]
+    same: dict[tuple[str, str], list[Row]] = {}
+    for row in first.values():
+        for name, svg in row.figures.items():
+            same.setdefault((name, svg), []).append(row)
+    drawings = []
+    for (name, svg), rows in same.items():  # a picture that several arms have is shown once
+        row, others = rows[0], len(rows) - 1
+        where = f"{row.arm}{f', {level_text(row.level)}' if row.level else ''}, seed {row.seed}"
+        drawings.append(as_image(name, f"{where}; the same in {others} more" if others else where, svg))
     if not drawings:
         return None
     shown = tuple(drawings[:FIGURE_LIMIT])
+    total = len({(name, svg) for row in source.good for name, svg in row.figures.items()})
     return DrawingGroup(source.experiment, source.scale, shown, total - len(shown))
 
 
