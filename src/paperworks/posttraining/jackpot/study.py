@@ -307,6 +307,15 @@ def models(preparation: Preparation) -> None:
             model.save_pretrained(preparation.folder / name)
 
 
+@prepared("starts", scope="seed", config=models.config)
+def starts(preparation: Preparation) -> None:
+    """Pre-train the policies of `staleness`, which has had others before."""
+    c = preparation.config
+    model = _pretrain(c.layers, c, c.start, preparation, "policy")
+    with no_progress_bar():
+        model.save_pretrained(preparation.folder / "policy")
+
+
 class Recipe:
     """An arm: `jackpot_loss` with its options; `fresh` asks for new samples before every update."""
 
@@ -426,12 +435,12 @@ def _asked(loss: Any, new: Tensor, logq: Tensor, group: _Collection, rows: Tenso
         "jackpot": _recipe(correction="jackpot", clip_eps=None),
         "jackpot_clip": _recipe(correction="jackpot", clip_eps=0.2),
     },
-    prepared=("models",),
+    prepared=("starts",),
 )
 def staleness(trial: Trial[Staleness]) -> Outcome:
     """Train the pre-trained policy on its own samples, which grow old within a collection."""
     c, loss = trial.config, trial.build()
-    model = _load(trial.prepared("models") / "policy")
+    model = _load(trial.prepared("starts") / "policy")
     optimizer = torch.optim.AdamW(model.parameters(), lr=c.rate, betas=(0.9, 0.98), weight_decay=0.0)
     rng, generator = trial.rng("sums"), trial.generator("draws")
     watch, update = _Watch(trial, model), 0
