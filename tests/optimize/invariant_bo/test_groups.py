@@ -124,6 +124,15 @@ def test_a_sample_of_images_starts_with_the_point_and_stays_in_the_orbit(group):
     assert len({tuple(y.flatten().tolist()) for y in images}) == 6
 
 
+def test_a_ray_belongs_to_the_orbit_and_stays_in_the_unit_square():
+    group, x = Scaling(), 0.3 * points(4, 2).exp()
+    ray = group.ray(x, 5)
+    assert ray.shape == (5, 4, 2)
+    torch.testing.assert_close(group.ray(7 * x, 5), ray)
+    torch.testing.assert_close(ray.amax(-1), torch.logspace(-2, 0, 5, dtype=torch.float64)[:, None].expand(5, 4))
+    assert float(torch.stack([group.min_sqdist(x, y).diagonal() for y in ray]).max()) < 1e-20
+
+
 def test_a_sample_of_more_than_all_is_all():
     x = points(2, 2)
     torch.testing.assert_close(SignFlips(2).sample(9)(x), SignFlips(2).act(x))
@@ -149,6 +158,7 @@ def test_a_sample_of_more_than_all_is_all():
             lambda: MatrixGroup(torch.tensor(np.array([np.eye(2), reference.rotations(3)[1]]))),
             "not closed: the product of elements 1 and 1",
         ),
+        (lambda: MatrixGroup(torch.eye(2).expand(2, 2, 2)), "matrices 0 and 1 are the same"),
         (lambda: MatrixGroup(torch.full((1, 2, 2), math.nan)), "not orthogonal"),
         (lambda: MatrixGroup(torch.eye(2)[None]).canonicalize(torch.zeros(1, 2)), "no orbit representative"),
     ],

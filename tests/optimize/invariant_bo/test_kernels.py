@@ -18,6 +18,7 @@ from paperworks.optimize.invariant_bo import (
     OrbitAverageKernel,
     PlanarRotations,
     PSDMaxKernel,
+    Scaling,
     SignedPermutations,
     SignFlips,
 )
@@ -114,6 +115,24 @@ def test_with_unit_the_average_has_variance_one_everywhere(group):
     scale = plain(x, x, diag=True).sqrt()[:, None] * plain(y, y, diag=True).sqrt()[None]
     torch.testing.assert_close(unit(x, y).to_dense(), plain(x, y).to_dense() / scale)
     torch.testing.assert_close(unit(x[:3], y, diag=True), unit(x[:3], y).to_dense().diagonal())
+
+
+def test_over_multiples_the_average_is_a_kernel_and_invariant():
+    """Multiples are no isometries: the sum over one side only would not even be symmetric."""
+    group, x, y = Scaling(), 0.3 * points(6, 2).exp(), 0.2 * points(3, 2, 1).exp()
+    kernel = OrbitAverageKernel(with_lengthscale(RBFKernel(), 0.5), group, angles=4)
+    whole = kernel(x, x).to_dense().detach()
+    torch.testing.assert_close(whole, whole.mT)
+    assert float(torch.linalg.eigvalsh(whole).min()) > -1e-9
+    torch.testing.assert_close(kernel(3 * x, y).to_dense(), kernel(x, y).to_dense())
+    pairs = [
+        [
+            np.mean([reference.rbf(a, b, 0.5) for a in group.ray(p, 4).numpy() for b in group.ray(q, 4).numpy()])
+            for q in y.split(1)
+        ]
+        for p in x.split(1)
+    ]
+    np.testing.assert_allclose(kernel(x, y).to_dense().detach().numpy(), pairs, rtol=1e-9)
 
 
 def test_the_trivial_group_gives_the_base_kernel():
@@ -218,12 +237,17 @@ def test_diagonal_batches_and_rectangles_agree_with_the_matrix(kind):
     torch.testing.assert_close(stacked[1], kernel(x + 1, y).to_dense())
 
 
-@pytest.mark.parametrize("kind", [MaxKernel, OrbitAverageKernel, CanonicalKernel])
+@pytest.mark.parametrize(
+    "kind", [MaxKernel, OrbitAverageKernel, partial(OrbitAverageKernel, unit=True), CanonicalKernel, "psd", "fitc"]
+)
 def test_a_batch_of_lengthscales_gives_a_batch_of_matrices(kind):
     base = MaternKernel(nu=2.5, batch_shape=torch.Size([2])).double()
     base.lengthscale = torch.tensor([[[0.3]], [[1.5]]])
     x = points(4, 2)
-    got = kind(base, SignedPermutations(2))(x, x).to_dense()
+    kind = KINDS[kind] if isinstance(kind, str) else kind
+    kernel = kind(base, SignedPermutations(2))
+    got = kernel(x, x).to_dense()
+    torch.testing.assert_close(kernel(x, x, diag=True), got.diagonal(dim1=-2, dim2=-1))
     for value, lengthscale in zip(got, (0.3, 1.5), strict=True):
         one = kind(with_lengthscale(MaternKernel(nu=2.5), lengthscale), SignedPermutations(2))
         torch.testing.assert_close(value, one(x, x).to_dense())
@@ -259,9 +283,24 @@ def test_the_projection_learns_when_asked():
     assert not value(-0.5, learn=False)[0].requires_grad
 
 
+def test_the_projection_is_kept_in_evaluation_mode_and_follows_its_device_and_dtype():
+    design, x = points(6, 2), points(3, 2, 1)
+    kernel = PSDMaxKernel(with_lengthscale(RBFKernel()), Cyclic(3), design).eval()
+    assert not kernel(x, x).to_dense().requires_grad
+    first = kernel._root
+    kernel(x, x).to_dense()
+    assert kernel._root is first is not None
+    with torch.no_grad():
+        assert not kernel.train()(x.clone().requires_grad_(), x).to_dense().requires_grad
+    design.zero_()
+    assert float(kernel.design.abs().max()) > 0  # a copy
+    assert kernel.float().design.dtype == torch.float32
+    assert "design" not in kernel.state_dict()
+
+
 def test_the_projection_follows_its_hyper_parameters_and_design():
     design, x = points(8, 2), points(3, 2, 1)
-    kernel = PSDMaxKernel(with_lengthscale(RBFKernel(), 0.5), Cyclic(3), design)
+    kernel = PSDMaxKernel(with_lengthscale(RBFKernel(), 0.5), Cyclic(3), design).eval()  # where it is kept
     before = kernel(x, x).to_dense()
     kernel.base_kernel.lengthscale = 1.5
     fresh = PSDMaxKernel(with_lengthscale(RBFKernel(), 1.5), Cyclic(3), design)
@@ -279,6 +318,8 @@ def test_bad_input_is_named():
         MaxKernel(base, 3)
     with pytest.raises(RuntimeError, match="no design yet"):
         PSDMaxKernel(base, group)(torch.zeros(1, 2), torch.zeros(1, 2)).to_dense()
+    with pytest.raises(ValueError, match="angles = 0"):
+        OrbitAverageKernel(base, PlanarRotations(), angles=0)
     with pytest.raises(ValueError, match="tol = -1"):
         PSDMaxKernel(base, group, tol=-1)
     with pytest.raises(ValueError, match="at least one point and finite"):

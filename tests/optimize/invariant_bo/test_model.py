@@ -1,5 +1,6 @@
 """The process in BoTorch, the loop, the objectives and the diagnostic."""
 
+import importlib
 import math
 import warnings
 from functools import partial
@@ -11,6 +12,7 @@ from botorch.acquisition import LogExpectedImprovement, UpperConfidenceBound, qL
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf
+from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.means import ConstantMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
@@ -128,7 +130,7 @@ def test_all_kernels_share_the_hyper_parameters_of_fit_base():
 def test_fitting_through_the_kernel_raises_its_likelihood():
     x, y = data(12)
     model = InvariantGP(x, y, GROUP)
-    model.covar_module.base_kernel.learn = True
+    start = float(model.base_kernel.lengthscale.detach())
     mll = ExactMarginalLogLikelihood(model.likelihood, model)
 
     def likelihood():
@@ -139,8 +141,39 @@ def test_fitting_through_the_kernel_raises_its_likelihood():
     before = likelihood()
     fit_gpytorch_mll(mll)
     assert likelihood() > before + 0.1
+    assert abs(float(model.base_kernel.lengthscale.detach()) - start) > 0.1
     learned = fitted(x, y, GROUP, fit="kernel")
-    assert not learned.covar_module.base_kernel.learn
+    torch.testing.assert_close(learned.base_kernel.lengthscale, model.base_kernel.lengthscale, rtol=1e-3, atol=0)
+
+
+def test_fitc_gives_predictions_the_variance_of_the_formula():
+    x, y = data(8)
+    far = data(4, seed=3)[0]
+    plain, fitc = (InvariantGP(x, y, GROUP, fitc=on).eval() for on in (False, True))
+    plain.base_kernel.lengthscale = fitc.base_kernel.lengthscale = 0.15
+    missing = fitc.covar_module(far, diag=True) - plain.covar_module(far, diag=True)
+    assert float(missing.max().detach()) > 0.1
+    for points in (far, far.unsqueeze(1)):
+        gained = fitc.posterior(points).variance - plain.posterior(points).variance
+        torch.testing.assert_close(gained.reshape(-1), missing * y.var())
+
+
+def test_fantasies_keep_the_design_and_batch():
+    x, y = data(8)
+    model = fitted(x, y, GROUP)
+    new = data(4, seed=3)[0]
+    fantasy = model.fantasize(new.unsqueeze(1), SobolQMCNormalSampler(torch.Size([3]), seed=0))
+    assert fantasy.posterior(new[:2]).mean.shape == (3, 4, 2, 1)
+    told = model.condition_on_observations(new[:1], torch.ones(1, 1, dtype=torch.float64))
+    assert torch.equal(told.covar_module.base_kernel.design, x)
+    both = torch.cat([x, new[:1]])
+    noise = model.likelihood.noise * torch.eye(9, dtype=torch.float64)
+    gram = model.covar_module(both, both).to_dense() + noise
+    cross = model.covar_module(new, both).to_dense()
+    scale, shift = y.std(), y.mean()
+    z = (torch.cat([y, torch.ones(1, 1, dtype=torch.float64)]) - shift) / scale
+    wanted = cross @ torch.linalg.solve(gram, z) * scale + shift
+    torch.testing.assert_close(told.posterior(new).mean, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_augmented_data_are_images_of_the_data():
@@ -150,7 +183,13 @@ def test_augmented_data_are_images_of_the_data():
     torch.testing.assert_close(model.train_inputs[0][:6], x)
     plain = fitted(x, y, GROUP, kernel="base")
     torch.testing.assert_close(model.base_kernel.lengthscale, plain.base_kernel.lengthscale)
-    torch.testing.assert_close(model.train_targets, plain.train_targets.repeat(4), rtol=0.2, atol=0.1)
+    # As standardised for the fit: n - 1 and 4 n - 1 give different scales.
+    torch.testing.assert_close(model.train_targets, plain.train_targets.repeat(4))
+    noise = model.likelihood.noise.detach() * torch.eye(24, dtype=torch.float64)
+    gram = model.covar_module(*model.train_inputs, *model.train_inputs).to_dense().detach() + noise
+    cross = model.covar_module(x, *model.train_inputs).to_dense().detach()
+    mean = cross @ torch.linalg.solve(gram, model.train_targets) * y.std() + y.mean()
+    torch.testing.assert_close(model.posterior(x).mean.detach().squeeze(-1), mean, rtol=1e-4, atol=1e-6)
 
 
 def test_known_noise_is_used():
@@ -189,6 +228,41 @@ def test_a_common_factor_of_the_coordinates_changes_nothing():
         for s in (1.0, 64.0)
     ]
     torch.testing.assert_close(64 * runs[0].X, runs[1].X)
+
+
+def test_the_loop_never_asks_outside_the_box():
+    """7 / 3 * 3 and the like need not give a bound back."""
+    bounds = torch.tensor([[-5.12, 0.3], [0.7, 4.9]], dtype=torch.float64)
+    seen = []
+
+    def f(x):
+        seen.append(x[0])
+        return x.sum(-1) * torch.tensor(1.0)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        run = max_kernel_bo(f, bounds, SignFlips(2), 3, raw=8, starts=1, steps=3)
+        corner = max_kernel_bo(f, bounds, SignFlips(2), 1, initial=bounds, raw=8, starts=1, steps=3)
+    torch.testing.assert_close(torch.stack(seen[:8]), run.X, rtol=0, atol=0)
+    assert torch.equal(corner.X[:2], bounds)
+    assert all(bool(((x >= bounds[0]) & (x <= bounds[1])).all()) for x in seen)
+
+
+def test_the_loop_hands_on_the_paper_s_beta_the_best_point_and_new_seeds(monkeypatch):
+    seen = []
+
+    def told(model, bounds, beta, incumbent, *, seed, **rest):
+        seen.append((beta, incumbent, seed))
+        return 0.5 * incumbent.unsqueeze(0)
+
+    monkeypatch.setattr(importlib.import_module(max_kernel_bo.__module__), "suggest", told)
+    box = torch.tensor([[-4.0, -4.0], [4.0, 4.0]], dtype=torch.float64)
+    run = max_kernel_bo(lambda x: -x.square().sum(-1), box, GROUP, 2)
+    assert [beta for beta, _, _ in seen] == pytest.approx([math.log(5), math.log(6)])  # d / 2 = 1
+    best = run.X[:5][int(run.Y[:5].argmax())]
+    torch.testing.assert_close(4 * seen[0][1], best)
+    torch.testing.assert_close(4 * seen[1][1], 0.5 * best)
+    assert seen[0][2] != seen[1][2]
 
 
 def test_suggest_never_loses_to_its_candidates():
@@ -298,6 +372,7 @@ def test_the_diagnostic_tells_a_symmetry_that_holds_from_one_that_does_not():
     assert holds > 2 * error > 0
     fails, error = symmetry_gain(x, (3 * x).sin().sum(-1, keepdim=True), group, kernel="canonical")
     assert fails < -2 * error < 0
+    assert math.isfinite(symmetry_gain(x, x[:, :1], group, fitc=True)[0])
     with pytest.raises(ValueError, match="2 points: at least 3"):
         symmetry_gain(x[:2], x[:2, :1], group)
 
@@ -309,6 +384,12 @@ def test_the_diagnostic_tells_a_symmetry_that_holds_from_one_that_does_not():
         (lambda x, y: InvariantGP(x, y, GROUP, kernel="mean"), "kernel = 'mean': one of psd_max"),
         (lambda x, y: InvariantGP(x * math.nan, y, GROUP), "train_X has values that are not finite"),
         (lambda x, y: InvariantGP(x, y * math.inf, GROUP), "train_Y has values that are not finite"),
+        (lambda x, y: InvariantGP(x, y[:5], GROUP), r"train_X \(10, 2\), train_Y \(5, 1\): \(n, d\) and \(n, 1\)"),
+        (lambda x, y: InvariantGP(x[:0], y[:0], GROUP), "n >= 1"),
+        (lambda x, y: InvariantGP(x, y, GROUP, ftic=True), "'ftic' is unknown to kernel 'psd_max', which has: tol"),
+        (lambda x, y: InvariantGP(x, y, GROUP, kernel="base", unit=True), "kernel 'base', which has: none"),
+        (lambda x, y: fitted(x, y, GROUP, fit="adam"), "fit = 'adam': base or kernel"),
+        (lambda x, y: fitted(x, y, GROUP, augment=0), "augment = 0"),
         (lambda x, y: InvariantGP(x, y, SignFlips(3)), r"train_X has shape \(10, 2\): SignFlips\(3\)"),
         (lambda x, y: max_kernel_bo(lambda z: 0, torch.zeros(2, 2), GROUP, 1), "lower < upper"),
         (lambda x, y: max_kernel_bo(lambda z: 0, torch.ones(2, 3), GROUP, 1), r"shape \(2, 3\)"),
@@ -319,3 +400,11 @@ def test_the_diagnostic_tells_a_symmetry_that_holds_from_one_that_does_not():
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call(*data())
+
+
+def test_what_is_no_tensor_or_group_is_named():
+    x, y = data()
+    with pytest.raises(TypeError, match="train_X is a list"):
+        InvariantGP(x.tolist(), y, GROUP)
+    with pytest.raises(TypeError, match="group = 3"):
+        InvariantGP(x, y, 3)

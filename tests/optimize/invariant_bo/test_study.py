@@ -1,13 +1,14 @@
 """The parts of the study that a verdict leans on: derived metrics, the blind search, what arms share."""
 
 import math
+from functools import partial
 
 import pandas as pd
 import pytest
 import torch
 
 from paperworks.claims.study import Cell, Trial
-from paperworks.optimize.invariant_bo import study
+from paperworks.optimize.invariant_bo import max_kernel_bo, study
 from paperworks.optimize.invariant_bo.derive import group_size
 from paperworks.optimize.invariant_bo.groups import SignFlips
 
@@ -70,6 +71,21 @@ def test_the_blind_search_does_not_look_at_its_data():
     posterior = model.posterior(far)
     assert float(posterior.mean.detach().std()) < 1e-9
     assert float(posterior.variance.detach().std()) < 1e-9
+
+
+def test_the_blind_search_never_comes_back():
+    """The incumbent is a candidate: a process that remembers its value would ask there again."""
+    problem = study.PROBLEMS["rastrigin3d"][0]()
+    run = max_kernel_bo(
+        lambda x: problem(x, noise=False),
+        problem.bounds,
+        problem.group,
+        6,
+        model=partial(study.blind, base="matern52"),
+        raw=64,
+        starts=2,
+    )
+    assert float((torch.cdist(run.X, run.X) + 9 * torch.eye(11)).min()) > 1e-2
 
 
 def test_prototypes_are_of_real_digits():

@@ -40,7 +40,9 @@ Differences from the paper:
     beta_t = d log(t) / 2 as in the text (the code has d log(2 t) / 2), t being the number of observations.
     Coordinates are divided by the largest bound before they reach the process, which leaves the action as it is.
     `Scaling` takes its distance along the slice (log x_1 - log x_2) / sqrt(2): how the paper computes it is not known
-    to us, and a supremum over all multiples would be the same for every pair of points.
+    to us, and a supremum over all multiples would be the same for every pair of points. Nor is there a uniform average
+    over multiples: ours takes both points along their rays within the unit square.
+    ``fit_gpytorch_mll`` fits hyper-parameters through the projection; the authors never do.
     The users of `WLAN` are placed by us; `PartPack` drops discs in the plane instead of settling spheres with LAMMPS.
     `canonical`, `unit`, `fitc`, `augment`, hyper-parameters learned through the kernel, `CyclicWells` and
     `PrototypeSelection` are additions; the paper names data augmentation too.

@@ -43,6 +43,6 @@ def symmetry_gain(train_X: Tensor, train_Y: Tensor, group: Group, **options: Any
     if len(train_X) < 3:
         raise ValueError(f"train_X has {len(train_X)} points: at least 3 are needed to leave one out")
     symmetric = fitted(train_X, train_Y, group, **options)
-    plain = fitted(train_X, train_Y, group, **{**options, "kernel": "base"})
+    plain = fitted(train_X, train_Y, group, kernel="base", **{k: options[k] for k in ("base", "fit") if k in options})
     gain = _left_out(symmetric) - _left_out(plain)
     return float(gain.mean()), float(gain.std() / math.sqrt(len(gain)))

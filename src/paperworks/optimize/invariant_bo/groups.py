@@ -28,12 +28,14 @@ class Group(ABC):
     Attributes:
         dim: d, the number of coordinates it acts on.
         order: Number of elements; `math.inf` for a continuous group.
+        isometric: Whether |g x - g x'| = |x - x'|; `Scaling` alone is not.
         exact: Whether |canonicalize(x) - canonicalize(x')| is the distance of the orbits of x and x', for all x, x'.
             Then the max kernel is a base kernel on representatives, hence positive semi-definite (Proposition 1).
     """
 
     dim: int
     order: float
+    isometric: bool = True
     exact: bool = False
 
     def check(self, x: Tensor, name: str = "x") -> None:
@@ -307,16 +309,28 @@ class PlanarRotations(Group):
 class Scaling(Group):
     """Positive multiples of points of the positive quadrant, by the slice (log x_1 - log x_2) / sqrt(2).
 
+    It is meant for coordinates of which the largest bound is 1, as `max_kernel_bo` makes them.
+
     Multiplication is no isometry and brings every orbit to 0, so that a supremum over it says nothing; the distance of
     two orbits is taken along the slice, on which log x moves at right angles to the orbit.
     """
 
     dim = 2
     order = math.inf
+    isometric = False
     exact = True
 
     def __repr__(self) -> str:
         return "Scaling()"
+
+    def ray(self, x: Tensor, count: int) -> Tensor:
+        """`count` points (..., count, n, 2) on the ray of each row of x (..., n, 2), the same for all of the orbit.
+
+        They lie between the border of the unit square and a hundredth of it, equally spaced in the logarithm.
+        """
+        self.canonicalize(x)  # its checks
+        factors = torch.logspace(-2, 0, count, dtype=x.dtype, device=x.device)
+        return factors[:, None, None] * (x / x.amax(dim=-1, keepdim=True)).unsqueeze(-3)
 
     def canonicalize(self, x: Tensor) -> Tensor:
         """The representative of each orbit."""
@@ -343,7 +357,7 @@ class MatrixGroup(Group):
 
     Raises:
         ValueError: Unless the matrices are square, finite, orthogonal, hold the identity and, where |G| is at most
-            200, every product.
+            200, every product, each element once.
     """
 
     def __init__(self, matrices: Tensor) -> None:
@@ -363,6 +377,10 @@ class MatrixGroup(Group):
             flat = matrices.flatten(1)
             products = (matrices[:, None] @ matrices[None]).flatten(2).flatten(0, 1)
             gap = torch.cdist(products, flat, p=math.inf).amin(dim=1)
+            apart = torch.cdist(flat, flat, p=math.inf) + torch.eye(len(flat))
+            if float(apart.min()) < 1e-5:
+                i, j = divmod(int(apart.argmin()), len(matrices))
+                raise ValueError(f"matrices {i} and {j} are the same: each element is to be given once")
             if float(gap.max()) > 1e-5:
                 i, j = divmod(int(gap.argmax()), len(matrices))
                 raise ValueError(f"matrices are not closed: the product of elements {i} and {j} is none of them")

@@ -6,10 +6,10 @@ import torch
 from gpytorch.kernels import Kernel, MaternKernel, PiecewisePolynomialKernel, RBFKernel, RQKernel, ScaleKernel
 from torch import Tensor
 
-from .groups import Group, sqdist
+from .groups import Cyclic, Group, PlanarRotations, Scaling, sqdist
 
 TINY = 1e-30  # added to squared distances: sqrt has no gradient at 0
-
+RAY = 16  # at most so many points of a ray, for an average over multiples
 
 ISOTROPIC = (MaternKernel, PiecewisePolynomialKernel, RBFKernel, RQKernel)
 
@@ -118,6 +118,8 @@ class MaxKernel(_OrbitKernel):
         Returns:
             Values (..., n, m), or (..., n) with `diag`.
         """
+        if diag and self.batch_shape:
+            return MaxKernel.forward(self, x1, x2, **params).diagonal(dim1=-2, dim2=-1)
         x1, x2 = self._inputs(x1, x2, diag, params)
         if self.isotropic:
             # A stationary kernel falls with distance: the maximum of k is k at the minimum.
@@ -131,7 +133,8 @@ class OrbitAverageKernel(_OrbitKernel):
 
     For an isotropic base kernel one sum suffices, |G|^-1 sum over g of k(x, g x'). For all rotations of the plane the
     sum is an integral over the angle: trapezoids on `angles` points, exact to rounding for smooth kernels, since
-    periodic.
+    periodic. `Scaling` is no isometry and has no uniform average: there both points run along their rays in the unit
+    square (`Scaling.ray`).
 
     Args:
         base_kernel: A GPyTorch kernel.
@@ -148,6 +151,8 @@ class OrbitAverageKernel(_OrbitKernel):
         self, base_kernel: Kernel, group: Group, angles: int = 128, *, unit: bool = False, **kwargs: Any
     ) -> None:
         super().__init__(base_kernel, group, **kwargs)
+        if not isinstance(angles, int) or angles < 1:
+            raise ValueError(f"angles = {angles!r}: a whole number of at least 1 is needed")
         self.angles, self.unit = angles, unit
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
@@ -162,20 +167,32 @@ class OrbitAverageKernel(_OrbitKernel):
         Returns:
             Values (..., n, m), or (..., n) with `diag`.
         """
+        if diag and self.batch_shape:
+            return self.forward(x1, x2, **params).diagonal(dim1=-2, dim2=-1)
         x1, x2 = self._inputs(x1, x2, diag, params)
         self.group.check(x1, "x1")
+        self.group.check(x2, "x2")
         value = self._mean(x1, x2)
         if self.unit:
-            own1, own2 = (self._mean(x.unsqueeze(-2), x.unsqueeze(-2)).squeeze(-1) for x in (x1, x2))
-            value = value / (own1.sqrt() * own2.sqrt().mT)
+            value = value / (self._own(x1).sqrt() * self._own(x2).sqrt().mT)
         return _fit(value, diag)
 
+    def _own(self, x: Tensor) -> Tensor:
+        """k_avg(x, x) (..., n, 1)."""
+        if self.batch_shape:
+            return self._mean(x, x).diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
+        return self._mean(x.unsqueeze(-2), x.unsqueeze(-2)).squeeze(-1)
+
     def _mean(self, x1: Tensor, x2: Tensor) -> Tensor:
-        if self.group.order == float("inf"):
-            images = self.group.sample(self.angles)(x2).unbind(-3)
-            return torch.stack([self._base(x1, image) for image in images]).mean(dim=0)
+        if isinstance(self.group, Scaling):
+            count = min(self.angles, RAY)
+            rays1, rays2 = self.group.ray(x1, count), self.group.ray(x2, count)
+            value = self._base(rays1.flatten(-3, -2), rays2.flatten(-3, -2))
+            value = value.unflatten(-1, (count, x2.shape[-2])).mean(dim=-2)
+            return value.unflatten(-2, (count, x1.shape[-2])).mean(dim=-3)
+        group = Cyclic(self.angles) if isinstance(self.group, PlanarRotations) else self.group
         if self.isotropic:
-            return self.group.reduce(x1, x2, self._base, torch.add) / self.group.order
+            return group.reduce(x1, x2, self._base, torch.add) / group.order
         return self._over_pairs(x1, x2, torch.add) / self.group.order**2
 
 
@@ -196,8 +213,9 @@ class PSDMaxKernel(MaxKernel):
         tol: Eigenvalues below tol times the largest are dropped.
         abs_tol: Eigenvalues below this are dropped as well (the authors' code drops those below 1e-4).
         fitc: Add k_max(x, x) - k_+(x, x) on the diagonal, as FITC does, which restores the variance away from D.
-        learn: Let gradients of hyper-parameters pass through the projection. Off, as in the authors' code; gradients
-            with respect to x always pass.
+        learn: Let gradients of hyper-parameters pass through the projection while the kernel is in training mode, as
+            ``fit_gpytorch_mll`` needs. In evaluation mode the projection is kept until hyper-parameters change.
+            Gradients with respect to x always pass.
 
     Shape:
         x1 (..., n, d), x2 (..., m, d) to (..., n, m); with ``diag=True`` to (..., n).
@@ -215,7 +233,7 @@ class PSDMaxKernel(MaxKernel):
         tol: float = 1e-8,
         abs_tol: float = 0.0,
         fitc: bool = False,
-        learn: bool = False,
+        learn: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(base_kernel, group, **kwargs)
@@ -223,7 +241,7 @@ class PSDMaxKernel(MaxKernel):
             if not value >= 0:
                 raise ValueError(f"{name} = {value!r}: a number of at least 0 is needed")
         self.tol, self.abs_tol, self.fitc, self.learn = tol, abs_tol, fitc, learn
-        self.design: Tensor | None = None
+        self.register_buffer("design", None, persistent=False)  # follows the model to its device
         self._root: Tensor | None = None
         self._made_for: tuple[Tensor, ...] = ()
         if design is not None:
@@ -234,7 +252,7 @@ class PSDMaxKernel(MaxKernel):
         self.group.check(design, "design")
         if design.shape[-2] == 0 or not bool(torch.isfinite(design).all()):
             raise ValueError(f"design of shape {tuple(design.shape)}: at least one point and finite numbers are needed")
-        self.design = design.detach()
+        self.design = design.detach().clone()
         self._root = None
         return self
 
@@ -253,7 +271,7 @@ class PSDMaxKernel(MaxKernel):
     def _factor(self) -> Tensor:
         """K_+^(dagger/2) (..., n, n): features are k_max(x, D) times this. Kept until hyper-parameters change."""
         now = tuple(p.detach() for p in self.base_kernel.parameters())
-        grad = self.learn and torch.is_grad_enabled()
+        grad = self._learning() and torch.is_grad_enabled()
         same = len(now) == len(self._made_for) and all(map(torch.equal, now, self._made_for))
         if self._root is not None and same and not grad:
             return self._root
@@ -267,11 +285,14 @@ class PSDMaxKernel(MaxKernel):
         self._made_for = tuple(p.clone() for p in now)
         return root
 
+    def _learning(self) -> bool:
+        return self.learn and self.training
+
     def features(self, x: Tensor) -> Tensor:
         """phi(x) = K_+^(dagger/2) k_max(D, x), (..., n, |D|): k_+(x, x') = phi(x) . phi(x')."""
         root = self._factor()
         assert self.design is not None
-        with torch.no_grad() if not (self.learn or x.requires_grad) else torch.enable_grad():
+        with torch.set_grad_enabled(torch.is_grad_enabled() and (self._learning() or x.requires_grad)):
             cross = super().forward(x.double(), self.design.double())
         return (cross @ root).to(x.dtype)
 

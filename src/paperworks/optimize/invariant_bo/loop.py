@@ -43,7 +43,7 @@ class Run:
 
 
 def suggest(
-    model: Model, bounds: Tensor, beta: float, incumbent: Tensor, *, raw: int, starts: int, seed: int
+    model: Model, bounds: Tensor, beta: float, incumbent: Tensor, *, raw: int, starts: int, seed: int, steps: int = 50
 ) -> Tensor:
     """Maximise mu + sqrt(beta) sigma: Sobol points and the incumbent, the best of them improved by L-BFGS-B.
 
@@ -55,6 +55,7 @@ def suggest(
         raw: Number of Sobol points.
         starts: Number of points from which L-BFGS-B starts.
         seed: Of the Sobol sequence.
+        steps: At most so many steps of L-BFGS-B.
 
     Returns:
         The best point found (1, d).
@@ -72,7 +73,12 @@ def suggest(
         warnings.filterwarnings("ignore", category=NumericalWarning)
         warnings.filterwarnings("ignore", message="Optimization failed", category=RuntimeWarning)
         found, value = optimize_acqf(
-            acquisition, bounds, q=1, num_restarts=len(chosen), batch_initial_conditions=chosen, options={"maxiter": 50}
+            acquisition,
+            bounds,
+            q=1,
+            num_restarts=len(chosen),
+            batch_initial_conditions=chosen,
+            options={"maxiter": steps},
         )
     best = int(values.argmax())
     return found if float(value) >= float(values[best]) else points[best : best + 1]
@@ -89,6 +95,7 @@ def max_kernel_bo(
     model: Factory = fitted,
     raw: int = 512,
     starts: int = 10,
+    steps: int = 50,
     seed: int = 0,
     callback: Callable[[int, Model, Tensor], None] | None = None,
     **options: Any,
@@ -106,6 +113,7 @@ def max_kernel_bo(
         model: ``factory(train_X, train_Y, group)`` makes a fitted BoTorch model from (n, d) and (n, 1).
         raw: Sobol points for the acquisition in each round.
         starts: Starts of L-BFGS-B in each round.
+        steps: At most so many steps of it.
         seed: Of initial points and Sobol sequences.
         callback: Called as ``callback(round, model, point)`` in each round.
         **options: For `fitted`, when that is the model.
@@ -130,18 +138,22 @@ def max_kernel_bo(
         initial = bounds[0] + (bounds[1] - bounds[0]) * unit
     group.check(initial, "initial")
     scale = float(bounds.abs().max())
+    tried = initial.double()
     x = initial.double() / scale
-    y = torch.stack([_value(f, point * scale) for point in x])
+    y = torch.stack([_value(f, point) for point in initial.double()])
     box = bounds / scale
     for t in range(n_iter):
         process = model(x, y, group, **options)
         beta = 0.5 * group.dim * math.log(len(x))
         seed_t = seed * 100_003 + t
-        new = suggest(process, box, beta, x[int(y.argmax())], raw=raw, starts=starts, seed=seed_t).detach()
+        best = x[int(y.argmax())]
+        new = suggest(process, box, beta, best, raw=raw, starts=starts, seed=seed_t, steps=steps).detach()
+        point = torch.clamp(new * scale, bounds[0], bounds[1])  # rounding may leave the box
         if callback is not None:
-            callback(t, process, new * scale)
-        x, y = torch.cat([x, new]), torch.cat([y, _value(f, new[0] * scale).unsqueeze(0)])
-    return Run(X=x * scale, Y=y, n_initial=len(initial), model=process)
+            callback(t, process, point)
+        x, tried = torch.cat([x, new]), torch.cat([tried, point])
+        y = torch.cat([y, _value(f, point[0]).unsqueeze(0)])
+    return Run(X=tried, Y=y, n_initial=len(initial), model=process)
 
 
 def _warn_if_moved(bounds: Tensor, group: Group) -> None:

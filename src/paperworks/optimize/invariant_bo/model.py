@@ -20,6 +20,7 @@ from .kernels import MaxKernel, OrbitAverageKernel, PSDMaxKernel
 
 Base = Literal["matern52", "matern32", "matern12", "rbf"]
 Choice = Literal["psd_max", "max", "average", "canonical", "base"]
+OPTIONS = {"psd_max": ("tol", "abs_tol", "fitc", "learn"), "average": ("angles", "unit")}
 BASES: dict[str, Callable[[], Kernel]] = {
     "matern52": lambda: MaternKernel(nu=2.5),
     "matern32": lambda: MaternKernel(nu=1.5),
@@ -82,8 +83,12 @@ class InvariantGP(SingleTaskGP):
             "base" (no symmetry).
         **options: For the kernel, such as ``fitc=True``.
 
+    `condition_on_observations` and `fantasize` leave the design of "psd_max" as it is: the kernel of a process may not
+    change under it. A new `InvariantGP` has all points as its design.
+
     Raises:
-        ValueError: For another base or kernel, data that are not finite, or d other than `group.dim`.
+        TypeError: When data are no tensors or the group is none.
+        ValueError: For another base, kernel or option, data that are not finite or of other shapes.
     """
 
     def __init__(
@@ -101,10 +106,21 @@ class InvariantGP(SingleTaskGP):
             raise ValueError(f"base = {base!r}: one of {', '.join(BASES)} or a kernel is needed")
         if kernel not in (*KERNELS, "base"):
             raise ValueError(f"kernel = {kernel!r}: one of {', '.join(KERNELS)}, base is needed")
+        if not isinstance(group, Group):
+            raise TypeError(f"group = {group!r}: a Group is needed, such as SignedPermutations(3)")
         for name, value in (("train_X", train_X), ("train_Y", train_Y)):
+            if not isinstance(value, Tensor):
+                raise TypeError(f"{name} is a {type(value).__name__}: a tensor is needed")
             if not bool(torch.isfinite(value).all()):
                 raise ValueError(f"{name} has values that are not finite")
         group.check(train_X, "train_X")
+        if train_X.dim() != 2 or len(train_X) == 0 or train_Y.shape != (len(train_X), 1):
+            shapes = f"train_X {tuple(train_X.shape)}, train_Y {tuple(train_Y.shape)}"
+            raise ValueError(f"{shapes}: (n, d) and (n, 1) are needed, n >= 1")
+        for option in options:
+            if option not in OPTIONS.get(kernel, ()):
+                known = ", ".join(OPTIONS.get(kernel, ())) or "none"
+                raise ValueError(f"option {option!r} is unknown to kernel {kernel!r}, which has: {known}")
         one = BASES[base]() if isinstance(base, str) else base
         inner = one if kernel == "base" else KERNELS[kernel](one, group, **options)
         noise = {} if train_Yvar is None else {"train_Yvar": train_Yvar}
@@ -142,13 +158,13 @@ class InvariantGP(SingleTaskGP):
         x, y = self.train_inputs[0], self.train_targets
         base = self.base_kernel
         outer = self.covar_module
-        mean = torch.zeros((), dtype=x.dtype, requires_grad=True)
+        mean = torch.zeros((), dtype=x.dtype, device=x.device, requires_grad=True)
         parameters = [*base.parameters(), outer.raw_outputscale, mean]
         likelihood = self.likelihood
         parameters += [p for p in likelihood.parameters() if p.requires_grad]
         optimiser = torch.optim.Adam(parameters, lr=lr)
         n = x.shape[-2]
-        eye = torch.eye(n, dtype=x.dtype)
+        eye = torch.eye(n, dtype=x.dtype, device=x.device)
         with torch.enable_grad():
             for _ in range(steps):
                 optimiser.zero_grad()
@@ -187,15 +203,15 @@ def fitted(
             augmentation: for kernel "base"); the hyper-parameters are fitted without them.
         **options: For the kernel.
     """
+    if fit not in ("base", "kernel"):
+        raise ValueError(f"fit = {fit!r}: base or kernel is needed")
+    if not isinstance(augment, int) or augment < 1:
+        raise ValueError(f"augment = {augment!r}: a whole number of at least 1 is needed")
     model = InvariantGP(train_X, train_Y, group, base=base, kernel=kernel, **options)
     if fit == "base":
         model.fit_base()
     else:
-        if isinstance(inner := model.covar_module.base_kernel, PSDMaxKernel):
-            inner.learn = True
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-        if isinstance(inner, PSDMaxKernel):
-            inner.learn = False
     if augment > 1:
         act = group.sample(augment, torch.Generator().manual_seed(0))
         images = act(train_X)  # (images, n, d)
@@ -204,5 +220,8 @@ def fitted(
         )
         state = {k: v for k, v in model.state_dict().items() if not k.startswith("outcome_transform")}
         more.load_state_dict(state, strict=False)
+        # Values stay standardised as they were when the hyper-parameters were fitted.
+        more.outcome_transform = model.outcome_transform
+        more.set_train_data(targets=model.train_targets.repeat(len(images)), strict=False)
         model = more
     return model.eval()  # type: ignore[no-any-return]

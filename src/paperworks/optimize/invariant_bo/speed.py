@@ -69,7 +69,7 @@ def average(size: str = "full") -> Pair:
 
 
 def max_against_average(size: str = "full") -> Pair:
-    """The same Gram matrix of 200 points: the max kernel by representatives, the average kernel of `invariantkernels`.
+    """The same Gram matrix of 60 points: the max kernel by representatives, the average kernel of `invariantkernels`.
 
     The two kernels differ, so that what is compared first is their trace on points that the group leaves alone.
     """

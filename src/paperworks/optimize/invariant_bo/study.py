@@ -44,10 +44,11 @@ class Search(ExperimentConfig):
     initial: int = Field(5, gt=0, description="initial points, uniform in the box")
     raw: int = Field(512, gt=0, description="Sobol points for the acquisition in each round")
     starts: int = Field(5, gt=0, description="starts of L-BFGS-B in each round")
+    steps: int = Field(50, gt=0, description="steps of L-BFGS-B from each start, at most")
     noise: float = Field(0.02, ge=0, description="variance of the observation noise by the variance of f over the box")
 
 
-SMOKE = Search(rounds=1, initial=5, raw=16, starts=1)
+SMOKE = Search(rounds=1, initial=5, raw=16, starts=1, steps=4)
 PAPER = Search(rounds=50, starts=10)
 
 
@@ -80,8 +81,8 @@ GROUPS: dict[str, Callable[[int], Group]] = {
 
 
 def blind(train_X: Tensor, train_Y: Tensor, group: Group, base: str) -> Model:
-    """A process that learns nothing from its data: its search is that of the Sobol points, in order."""
-    model = InvariantGP(train_X, train_Y, group, base=base, kernel="base")  # type: ignore[arg-type]
+    """A process that learns nothing from its data: it takes any Sobol point where it has not been."""
+    model = InvariantGP(train_X, 0 * train_Y, group, base=base, kernel="base")  # type: ignore[arg-type]
     model.base_kernel.lengthscale = 1e-3
     return model.eval()  # type: ignore[no-any-return]
 
@@ -127,6 +128,7 @@ def _search(trial: Trial[Search], problem: Any, base: str, group: Group) -> tupl
         model=partial(trial.build, base=base),
         raw=c.raw,
         starts=c.starts,
+        steps=c.steps,
         seed=trial.seed,
         callback=told,
     )
@@ -178,7 +180,7 @@ def group_size(trial: Trial[Search]) -> Outcome:
 
 @experiment(
     "indefinite",
-    config={**SEARCH, "smoke": Search(rounds=1, initial=20, raw=16, starts=1), "laptop": Search(rounds=20)},
+    config={**SEARCH, "smoke": Search(rounds=1, initial=20, raw=16, starts=1, steps=4), "laptop": Search(rounds=20)},
     arms={k: ARMS[k] for k in ("base", "average", "average_unit", "canonical", "psd_max", "psd_max_fitc")},
 )
 def indefinite(trial: Trial[Search]) -> Outcome:
