@@ -293,13 +293,16 @@ class InlineExecutor:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """One torch thread in this process, for what is computed or timed inline."""
+    """One thread of torch, BLAS and OpenMP in this process, for what is computed or timed inline."""
+    from threadpoolctl import threadpool_limits
+
     torch = sys.modules.get("torch")
     threads = torch.get_num_threads() if torch is not None else 0
     if torch is not None:
         torch.set_num_threads(1)
     try:
-        yield
+        with threadpool_limits(1):
+            yield
     finally:
         if torch is not None:
             torch.set_num_threads(threads)
