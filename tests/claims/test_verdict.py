@@ -171,6 +171,24 @@ def test_a_derived_metric_lacks_the_axes_it_was_taken_over():
     assert (found.verdict, round(found.effect, 9)) == ("supported", 0.3)
 
 
+def test_rounding_in_a_derived_metric_is_no_difference():
+    """A slope of equal numbers is 1e-16 or so, the same in every seed: no sign flips it, and it says nothing."""
+
+    def harm(value):
+        rows = [
+            ("grid", 2, "laptop", arm, np.nan, host, seed, None, "harm", value)
+            for arm in ("none", "quest")
+            for host in "abc"
+            for seed in range(6)
+        ]
+        claim = {**BASE, "metric": "harm", "arm": "none", "against": None, "value": 0.0, "level": {"host": "mean"}}
+        return one(claim, pd.concat([cell_rows(gain(0.1)), pd.DataFrame(rows, columns=COLUMNS)]))
+
+    assert harm(-4.5e-16).effect == 0
+    assert harm(-4.5e-16).verdict == harm(4.5e-16).verdict == "undecided"
+    assert harm(1e-6).verdict == "supported"
+
+
 def test_numbers_as_levels_are_found_whatever_their_type_in_the_table():
     paper = make_paper(
         {**BASE, "level": {"size": 4, "flag": True}},

@@ -408,7 +408,7 @@ def _judge_statement(paper: Paper, statement: Statement, outcomes: _Outcomes, se
         reason = _missing(found, statement, experiment, failed)
         complete = 0 if statement.unit == "item" else len(seeds) - len({key[-1] for key in found.missing})
         return replace(blank, verdict="undecided", reason=reason, flags=("incomplete",), n=complete)
-    return _decide(blank, statement, found)
+    return _decide(blank, statement, found, derived=experiment.metric[statement.metric].derived)
 
 
 def _blank(statement: Statement, experiment: Experiment) -> Finding:
@@ -419,7 +419,7 @@ def _blank(statement: Statement, experiment: Experiment) -> Finding:
     return Finding(**shared, version=experiment.version, level=level, verdict="untested", reason="")
 
 
-def _decide(blank: Finding, statement: Statement, found: _Units) -> Finding:
+def _decide(blank: Finding, statement: Statement, found: _Units, *, derived: bool) -> Finding:
     arm = found.arm.mean(axis=1)
     if found.against is None:
         against, other = None, np.full_like(arm, statement.value)
@@ -427,7 +427,9 @@ def _decide(blank: Finding, statement: Statement, found: _Units) -> Finding:
         against = found.against.mean(axis=1)
         other = statement.ratio * against
     contrast = arm - other
-    contrast[np.abs(contrast) <= _SNAP * np.maximum(np.abs(arm), np.abs(other))] = 0.0
+    # What derive.py subtracts is out of sight here: a slope of equal numbers is 1e-16, and nothing like it is meant.
+    scale = np.maximum(np.maximum(np.abs(arm), np.abs(other)), 1.0 if derived else 0.0)
+    contrast[np.abs(contrast) <= _SNAP * scale] = 0.0
     if statement.better == "lower":
         contrast = 0.0 - contrast
     decision = statistics.decide(contrast, statement.margin, equivalence=statement.equivalence)

@@ -47,6 +47,8 @@ Differences from the paper:
     way round, since a meet has more attributes: `mode="fca"` is the other one.
     A join of regions is R(Y_A n Y_B). That is the conic hull of both if the directions of Y_A u Y_B are linearly
     independent; of dependent ones (complementary attributes have antipodal directions) it may be larger.
+    Attributes with few positives are refused from `min_positives` on, which is 1 unless given, as scikit-learn's checks
+    want it; our study asks for 5.
     `temperature` is an addition: profiles of length 1 have inclusions near 1/2 at the paper's temperature of 1.
     The canonical shift need not exist when there are more attributes than dimensions; what is left is reported.
     Attributes in our study are not labels by GPT-4o but ancestors, parts and words of glosses in WordNet 3.1, and the

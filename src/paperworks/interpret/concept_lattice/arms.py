@@ -92,7 +92,7 @@ class Probe:
 
 
 class Prevalence:
-    """Predicts the likelier class of each attribute, whatever the embedding."""
+    """Predicts the likelier class of each attribute, whatever the embedding: it needs nothing that arms are given."""
 
     def __init__(self, frame: Any, random_state: int) -> None:
         pass
@@ -164,7 +164,7 @@ class CosineInclusion:
 
 
 class SizeInclusion:
-    """The larger set is taken for the upper one, whatever is in them."""
+    """The larger set is taken for the upper one, whatever is in them: it needs nothing that arms are given."""
 
     def __init__(self, frame: Any, random_state: int) -> None:
         pass

@@ -8,13 +8,13 @@ from .groups import PlanarRotations as PlanarRotations
 from .groups import Scaling as Scaling
 from .groups import SignedPermutations as SignedPermutations
 from .groups import SignFlips as SignFlips
+from .kernels import CanonicalKernel as CanonicalKernel
 from .kernels import MaxKernel as MaxKernel
 from .kernels import OrbitAverageKernel as OrbitAverageKernel
 from .kernels import PSDMaxKernel as PSDMaxKernel
 from .loop import Run as Run
 from .loop import max_kernel_bo as max_kernel_bo
 from .loop import suggest as suggest
-from .model import CanonicalKernel as CanonicalKernel
 from .model import InvariantGP as InvariantGP
 from .model import fitted as fitted
 from .problems import PROBLEMS as PROBLEMS

@@ -49,9 +49,9 @@ class Group(ABC):
         """A representative (..., k) of the orbit of each row of x (..., d), the same for all of the orbit.
 
         Raises:
-            NotImplementedError: When no representative is known for this group.
+            ValueError: When no representative is known for this group.
         """
-        raise NotImplementedError(f"no orbit representative is known for {self}")
+        raise ValueError(f"no orbit representative is known for {self}: take kernel 'psd_max' or 'average'")
 
     @abstractmethod
     def images(self, x: Tensor) -> Iterator[Tensor]:

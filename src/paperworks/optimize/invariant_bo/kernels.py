@@ -51,28 +51,55 @@ class _OrbitKernel(Kernel):
 
     @property
     def batch_shape(self) -> torch.Size:
+        """That of the base kernel."""
         return self.base_kernel.batch_shape
 
     @batch_shape.setter
     def batch_shape(self, value: torch.Size) -> None:
-        pass  # that of the base kernel
+        self.base_kernel.batch_shape = value
 
     @property
     def is_stationary(self) -> bool:
+        """An orbit is no translation."""
         return False
 
-    def _inputs(self, x1: Tensor, x2: Tensor, diag: bool, params: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """The values of the kernel.
+
+        Args:
+            x1: Points (..., n, d).
+            x2: Points (..., m, d).
+            diag: Whether only the values k(x1[i], x2[i]) are wanted.
+            **params: Of GPyTorch.
+
+        Returns:
+            Values (..., n, m), or (..., n) with `diag`.
+
+        Raises:
+            ValueError: When d is not `group.dim`, or coordinates are to be taken one by one.
+        """
         if params.get("last_dim_is_batch", False):
             raise ValueError("last_dim_is_batch = True: a group acts on all coordinates together")
-        if diag:  # one pair at a time: (..., n, 1, d) each
-            return x1.unsqueeze(-2), x2.unsqueeze(-2)
-        return x1, x2
+        self.group.check(x1, "x1")
+        self.group.check(x2, "x2")
+        if not diag:
+            return self._values(x1, x2)
+        if self._batched():
+            return self._values(x1, x2).diagonal(dim1=-2, dim2=-1)
+        return self._values(x1.unsqueeze(-2), x2.unsqueeze(-2)).squeeze(-1).squeeze(-1)
 
-    def _base(self, x1: Tensor, x2: Tensor, diag: bool = False) -> Tensor:
+    def _values(self, x1: Tensor, x2: Tensor) -> Tensor:
+        """The values (..., n, m)."""
+        raise NotImplementedError
+
+    def _batched(self) -> bool:
+        """Whether points of one batch belong to one kernel, so that pairs cannot become a batch of their own."""
+        return bool(self.batch_shape)
+
+    def _base(self, x1: Tensor, x2: Tensor) -> Tensor:
         if self.isotropic:
             return of_distance(self.base_kernel, sqdist(x1, x2))
-        value = self.base_kernel(x1, x2)
-        return value.to_dense() if hasattr(value, "to_dense") else value
+        return self.base_kernel(x1, x2).to_dense()
 
     def _over_pairs(self, x1: Tensor, x2: Tensor, combine: Any) -> Tensor:
         """Combine k(g x, g' x') over g and g': |G|^2 terms, for base kernels that the group changes."""
@@ -82,10 +109,6 @@ class _OrbitKernel(Kernel):
             result = value if result is None else combine(result, value)
         assert result is not None
         return result
-
-
-def _fit(value: Tensor, diag: bool) -> Tensor:
-    return value.squeeze(-1).squeeze(-1) if diag else value
 
 
 class MaxKernel(_OrbitKernel):
@@ -106,26 +129,26 @@ class MaxKernel(_OrbitKernel):
         ValueError: When an infinite group meets a base kernel that is not isotropic, or d is not `group.dim`.
     """
 
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """The values (Section 3).
-
-        Args:
-            x1: Points (..., n, d).
-            x2: Points (..., m, d).
-            diag: Whether only the values k(x1[i], x2[i]) are wanted.
-            **params: Of GPyTorch.
-
-        Returns:
-            Values (..., n, m), or (..., n) with `diag`.
-        """
-        if diag and self.batch_shape:
-            return MaxKernel.forward(self, x1, x2, **params).diagonal(dim1=-2, dim2=-1)
-        x1, x2 = self._inputs(x1, x2, diag, params)
+    def _values(self, x1: Tensor, x2: Tensor) -> Tensor:
         if self.isotropic:
             # A stationary kernel falls with distance: the maximum of k is k at the minimum.
-            return _fit(of_distance(self.base_kernel, self.group.min_sqdist(x1, x2)), diag)
-        self.group.check(x1, "x1")
-        return _fit(self._over_pairs(x1, x2, torch.maximum), diag)
+            return of_distance(self.base_kernel, self.group.min_sqdist(x1, x2))
+        return self._over_pairs(x1, x2, torch.maximum)
+
+
+class CanonicalKernel(_OrbitKernel):
+    """The base kernel on orbit representatives, k(phi(x), phi(x')): k_max itself where `group.exact` (Proposition 1).
+
+    Args:
+        base_kernel: A GPyTorch kernel.
+        group: A group with `canonicalize`.
+
+    Shape:
+        x1 (..., n, d), x2 (..., m, d) to (..., n, m); with ``diag=True`` to (..., n).
+    """
+
+    def _values(self, x1: Tensor, x2: Tensor) -> Tensor:
+        return self.base_kernel(self.group.canonicalize(x1), self.group.canonicalize(x2)).to_dense()
 
 
 class OrbitAverageKernel(_OrbitKernel):
@@ -155,27 +178,9 @@ class OrbitAverageKernel(_OrbitKernel):
             raise ValueError(f"angles = {angles!r}: a whole number of at least 1 is needed")
         self.angles, self.unit = angles, unit
 
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """The values (Section 2).
-
-        Args:
-            x1: Points (..., n, d).
-            x2: Points (..., m, d).
-            diag: Whether only the values k(x1[i], x2[i]) are wanted.
-            **params: Of GPyTorch.
-
-        Returns:
-            Values (..., n, m), or (..., n) with `diag`.
-        """
-        if diag and self.batch_shape:
-            return self.forward(x1, x2, **params).diagonal(dim1=-2, dim2=-1)
-        x1, x2 = self._inputs(x1, x2, diag, params)
-        self.group.check(x1, "x1")
-        self.group.check(x2, "x2")
+    def _values(self, x1: Tensor, x2: Tensor) -> Tensor:
         value = self._mean(x1, x2)
-        if self.unit:
-            value = value / (self._own(x1).sqrt() * self._own(x2).sqrt().mT)
-        return _fit(value, diag)
+        return value / (self._own(x1).sqrt() * self._own(x2).sqrt().mT) if self.unit else value
 
     def _own(self, x: Tensor) -> Tensor:
         """k_avg(x, x) (..., n, 1)."""
@@ -261,7 +266,7 @@ class PSDMaxKernel(MaxKernel):
         if self.design is None:
             raise RuntimeError("PSDMaxKernel has no design yet: call set_design(X) with the points observed so far")
         design = self.design.double()
-        return super().forward(design, design)
+        return super()._values(design, design)
 
     def clipped_mass(self) -> Tensor:
         """Share of the spectrum that the projection cuts off, sum |lambda_-| / sum |lambda| (...)."""
@@ -293,34 +298,21 @@ class PSDMaxKernel(MaxKernel):
         root = self._factor()
         assert self.design is not None
         with torch.set_grad_enabled(torch.is_grad_enabled() and (self._learning() or x.requires_grad)):
-            cross = super().forward(x.double(), self.design.double())
+            cross = super()._values(x.double(), self.design.double())
         return (cross @ root).to(x.dtype)
 
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """The values (Section 3.2).
-
-        Args:
-            x1: Points (..., n, d).
-            x2: Points (..., m, d).
-            diag: Whether only the values k(x1[i], x2[i]) are wanted.
-            **params: Of GPyTorch.
-
-        Returns:
-            Values (..., n, m), or (..., n) with `diag`.
-        """
-        if params.get("last_dim_is_batch", False):
-            raise ValueError("last_dim_is_batch = True: a group acts on all coordinates together")
+    def _values(self, x1: Tensor, x2: Tensor) -> Tensor:
         same = x1.shape == x2.shape and torch.equal(x1, x2)
         phi1 = self.features(x1)
-        phi2 = phi1 if same else self.features(x2)
-        if diag:
-            value = (phi1 * phi2).sum(-1)
-            return torch.maximum(value, super().forward(x1, x2, diag=True)) if same and self.fitc else value
-        value = phi1 @ phi2.mT
+        value = phi1 @ (phi1 if same else self.features(x2)).mT
         if same and self.fitc:
-            missing = super().forward(x1, x1, diag=True) - value.diagonal(dim1=-2, dim2=-1)
+            whole = MaxKernel(self.base_kernel, self.group).train(self.training)(x1, x1, diag=True)
+            missing = whole - value.diagonal(dim1=-2, dim2=-1)
             value = value + torch.diag_embed(missing.clamp(min=0))
         return value
+
+    def _batched(self) -> bool:
+        return super()._batched() or (self.design is not None and self.design.dim() > 2)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_root": None, "_made_for": ()}

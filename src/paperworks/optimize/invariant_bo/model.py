@@ -16,7 +16,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from .groups import Group
-from .kernels import MaxKernel, OrbitAverageKernel, PSDMaxKernel
+from .kernels import CanonicalKernel, MaxKernel, OrbitAverageKernel, PSDMaxKernel
 
 Base = Literal["matern52", "matern32", "matern12", "rbf"]
 Choice = Literal["psd_max", "max", "average", "canonical", "base"]
@@ -27,35 +27,6 @@ BASES: dict[str, Callable[[], Kernel]] = {
     "matern12": lambda: MaternKernel(nu=0.5),
     "rbf": RBFKernel,
 }
-
-
-class CanonicalKernel(Kernel):
-    """The base kernel on orbit representatives, k(phi(x), phi(x')): k_max itself where `group.exact`.
-
-    Args:
-        base_kernel: A GPyTorch kernel.
-        group: A group with `canonicalize`.
-    """
-
-    def __init__(self, base_kernel: Kernel, group: Group, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.base_kernel, self.group = base_kernel, group
-
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """The values (Proposition 1).
-
-        Args:
-            x1: Points (..., n, d).
-            x2: Points (..., m, d).
-            diag: Whether only the values k(x1[i], x2[i]) are wanted.
-            **params: Of GPyTorch.
-
-        Returns:
-            Values (..., n, m), or (..., n) with `diag`.
-        """
-        a, b = self.group.canonicalize(x1), self.group.canonicalize(x2)
-        value = self.base_kernel(a, b, diag=diag)
-        return value.to_dense() if hasattr(value, "to_dense") else value
 
 
 KERNELS: dict[str, Callable[..., Kernel]] = {

@@ -1,4 +1,4 @@
-"""Objectives with a known symmetry, as BoTorch test functions; all are to be maximised (Appendix D)."""
+"""Objectives with a known symmetry, as BoTorch test functions; all are to be maximised (appendices of the paper)."""
 
 import math
 

@@ -28,7 +28,7 @@ def merge_checkpoints(
     streaming: bool = True,
     **options: Any,
 ) -> dict[str, Tensor] | Path:
-    """Average checkpoints of one run so that the result is the model after a decay (Section 3).
+    """Average checkpoints of one run so that the result is the model after a decay (Theorem 3.1).
 
     Sums run in float32, or in float64 for tensors that are. Whole numbers and booleans come from the newest checkpoint.
     Statistics of batch normalisation are averaged like weights: run ``torch.optim.swa_utils.update_bn`` afterwards.
