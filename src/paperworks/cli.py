@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from paperworks.claims.errors import PaperworksError, UsageError, did_you_mean
+from paperworks.claims.errors import PaperworksError, UsageError, did_you_mean, interrupted
 
 app = typer.Typer(
     name="paperworks",
@@ -88,10 +88,13 @@ def _terminated_like_interrupted() -> Iterator[None]:
     import signal
 
     def stop(*_: object) -> None:
+        interrupted.set()
         raise KeyboardInterrupt
 
     with contextlib.suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGTERM, stop)
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where a shell has it ignored
+            signal.signal(signal.SIGINT, stop)
     yield
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 
 from conftest import Desk
-from paperworks.claims import executors
+from paperworks.claims import engine, executors
 from paperworks.claims.executors import Event, InlineExecutor, LocalExecutor
+from paperworks.claims.ledger import DEFAULT_PATH, Ledger
 from paperworks.claims.study import Cell
 from paperworks.claims.worker import Task
 from toy_package import PAPER, STUDY
@@ -218,3 +220,15 @@ def test_one_thread_is_given_back() -> None:
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def test_an_interrupt_that_was_swallowed_still_ends_the_run(toy: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python drops an exception that a signal handler raises within a finaliser; the flag remains."""
+    monkeypatch.setattr(executors, "interrupted", threading.Event())
+
+    class Swallowed(engine.Silent):
+        def finished(self, row: object) -> None:
+            executors.interrupted.set()
+
+    with Ledger(DEFAULT_PATH) as ledger, pytest.raises(KeyboardInterrupt):
+        engine.run(engine.Request(("toy",)), ledger, jobs=1, listener=Swallowed())

@@ -61,6 +61,7 @@ def one_line(text: str) -> str:
 def test_ctrl_c_keeps_what_is_finished(slow: Desk, undisturbed: dict) -> None:
     driver = slow.start("run", "toy")
     slow.wait_for(lambda: slow.count() >= 4)
+    assert driver.poll() is None, "the run was over before it could be interrupted"
     os.killpg(driver.pid, signal.SIGINT)  # a terminal sends it to the whole group
     _, err = driver.communicate(timeout=30)
     assert driver.returncode == 130

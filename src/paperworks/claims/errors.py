@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import difflib
 import re
+import threading
 from collections.abc import Iterable
+
+# The command line sets it on Ctrl-C: an exception raised in a finaliser or a callback is lost, this is not.
+interrupted = threading.Event()
 
 
 class PaperworksError(Exception):

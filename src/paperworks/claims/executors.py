@@ -19,7 +19,7 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from typing import Any, Protocol
 
-from paperworks.claims.errors import PaperworksError
+from paperworks.claims.errors import PaperworksError, interrupted
 from paperworks.claims.worker import Task, run_task, start_worker
 
 # One thread a worker: workers fill the machine, and an outcome must not depend on how many threads summed its numbers.
@@ -143,6 +143,8 @@ class LocalExecutor:
                             worker.start(*waiting.popleft(), next(spools))
                     busy = [worker for worker in workers if worker.running]
                     wait([worker.future for worker in busy], timeout=_POLL, return_when=FIRST_COMPLETED)
+                    if interrupted.is_set():
+                        raise KeyboardInterrupt
                     for worker in busy:
                         assert worker.running is not None
                         ended = worker.future.done()  # asked before reading: then nothing is written afterwards
