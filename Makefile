@@ -11,9 +11,10 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 UV_INSTALL = $(BIN)/uv pip install --python $(BIN)/python --index-strategy unsafe-best-match -c constraints.txt \
              $(if $(TORCH_BACKEND),--torch-backend $(TORCH_BACKEND))
 SETUP_FILES = pyproject.toml constraints.txt
-# What the tests open: 220 MB to download, once; of the second line what cannot be had is done without.
+# What the tests open: 390 MB to download, once; of the second line what cannot be had is done without.
 TEST_ASSETS = mnist5k digits8x8 letter
-KIT_ASSETS  = wordnet zoo minilm wink_vectors
+KIT_ASSETS  = wordnet zoo minilm wink_vectors photographs china_flower motorcycle efficientnet_lite0 \
+              emoji_twitter emoji_google
 
 .PHONY: help demo demo-full test test-all lint types evidence readme clean
 help:  ## List the targets

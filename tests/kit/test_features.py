@@ -113,7 +113,7 @@ def test_bad_arguments_are_named() -> None:
         cached_features("../toy", ["a"], Encoder(), WIDTH)
     with pytest.raises(ValueError, match="chunk is 0"):
         cached_features("toy", ["a"], Encoder(), WIDTH, chunk=0)
-    with pytest.raises(TypeError, match="texts is the text 'abc'"):
+    with pytest.raises(TypeError, match="items is the text 'abc'"):
         cached_features("toy", "abc", Encoder(), WIDTH)
 
 

@@ -7,7 +7,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from paperworks.kit.assets.errors import CacheError
 from paperworks.kit.assets.store import cache_folder, writing
@@ -21,31 +21,33 @@ if TYPE_CHECKING:
 _PATIENCE = 60.0  # seconds to wait for another process that writes
 _LOOKUP = 500  # keys in one query; SQLite of old allows 999
 
+Item = TypeVar("Item", str, "npt.NDArray[np.uint8]")
+
 
 def cached_features(
     encoder: str,
-    texts: Sequence[str],
-    encode: Callable[[list[str]], npt.NDArray[np.float32]],
+    items: Sequence[Item],
+    encode: Callable[[list[Item]], npt.NDArray[np.float32]],
     width: int,
     chunk: int = 1024,
 ) -> npt.NDArray[np.float32]:
-    """Encodes texts, those which are new; the others come from the cache folder.
+    """Encodes texts or pictures, those which are new; the others come from the cache folder.
 
-    One SQLite file an encoder, a row a text under the sha256 of the text. Several processes may use it at once: the
-    worst that happens is that two of them encode the same text. Each chunk is saved as soon as it is encoded, so a run
-    that is cut short loses one.
+    One SQLite file an encoder, a row an item under the sha256 of the text or the picture. Several processes may use it
+    at once: the worst that happens is that two of them encode the same item. Each chunk is saved as soon as it is
+    encoded, so a run that is cut short loses one.
 
     Args:
         encoder: Names the encoder and everything that its features depend on (checksum of the weights, layer, pooling,
             truncation), in letters, digits, "-", "_" and "."; another name is another file.
-        texts: What to encode, repeated or not.
-        encode: Given up to `chunk` different texts, returns their features of shape (n, width). A text's features must
-            not depend on the others in the chunk by more than rounding.
+        items: What to encode, texts or arrays of pixels, repeated or not.
+        encode: Given up to `chunk` different items, returns their features of shape (n, width). An item's features
+            must not depend on the others in the chunk by more than rounding.
         width: Number of features.
-        chunk: Texts in one call of `encode`.
+        chunk: Items in one call of `encode`.
 
     Returns:
-        Features of shape (len(texts), width), yours to change.
+        Features of shape (len(items), width), yours to change.
 
     Raises:
         CacheError: The cache cannot be written or is damaged.
@@ -56,12 +58,12 @@ def cached_features(
 
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", encoder):
         raise ValueError(f"encoder is {encoder!r}; allowed: letters, digits, '-', '_' and '.'")
-    if isinstance(texts, str):
-        raise TypeError(f"texts is the text {texts!r}; a sequence of texts is expected")
+    if isinstance(items, str):
+        raise TypeError(f"items is the text {items!r}; a sequence of texts is expected")
     if chunk < 1:
         raise ValueError(f"chunk is {chunk}; allowed: 1 or more")
-    keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
-    by_key = dict(zip(keys, texts, strict=True))
+    keys = [_key(item) for item in items]
+    by_key = dict(zip(keys, items, strict=True))
     with _database(cache_folder() / "features" / f"{encoder}.db") as database:
         found = _lookup(database, list(by_key), width)
         new = [key for key in by_key if key not in found]
@@ -82,6 +84,12 @@ def cached_features(
     return np.stack([found[key] for key in keys]).astype(np.float32) if keys else np.empty((0, width), np.float32)
 
 
+def _key(item: str | npt.NDArray[np.uint8]) -> bytes:
+    if isinstance(item, str):
+        return hashlib.sha256(item.encode("utf-8", "surrogatepass")).digest()
+    return hashlib.sha256(f"{item.dtype.str} {item.shape} ".encode() + item.tobytes()).digest()
+
+
 def _lookup(database: sqlite3.Connection, keys: list[bytes], width: int) -> dict[bytes, npt.NDArray[np.float32]]:
     import numpy as np
 
@@ -91,7 +99,9 @@ def _lookup(database: sqlite3.Connection, keys: list[bytes], width: int) -> dict
         query = f"SELECT key, value FROM feature WHERE key IN ({','.join('?' * len(part))})"
         for key, value in database.execute(query, part):
             if len(value) != 4 * width:
-                raise ValueError(f"width is {width}; the cache holds {len(value) // 4} features a text under this name")
+                raise ValueError(
+                    f"width is {width}; the cache holds {len(value) // 4} features an item under this name"
+                )
             found[key] = np.frombuffer(value, dtype="<f4")
     return found
 
