@@ -8,6 +8,7 @@ one, asks for new samples before every update.
 
 import copy
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -307,7 +308,7 @@ def models(preparation: Preparation) -> None:
             model.save_pretrained(preparation.folder / name)
 
 
-@prepared("starts", scope="seed", config=models.config)
+@prepared("starts", scope="seed", version=2, config=models.config)
 def starts(preparation: Preparation) -> None:
     """Pre-train the policies of `staleness`, which has had others before."""
     c = preparation.config
@@ -444,10 +445,12 @@ def staleness(trial: Trial[Staleness]) -> Outcome:
     optimizer = torch.optim.AdamW(model.parameters(), lr=c.rate, betas=(0.9, 0.98), weight_decay=0.0)
     rng, generator = trial.rng("sums"), trial.generator("draws")
     watch, update = _Watch(trial, model), 0
-    size = c.batch if getattr(loss, "fresh", False) else c.samples
+    fresh = getattr(loss, "fresh", False)
+    # Of fresh samples one batch is used: a row from each of about as many problems as in a batch of a large collection.
+    size = c.batch * c.group if fresh else c.samples
     while update < watch.total:
         group = _Collection(model, size, c, rng, generator)
-        for rows in group.batches(c.batch):
+        for rows in itertools.islice(group.batches(c.batch), 1 if fresh else None):
             logp, logq = _score(model, group.prompts[rows], group.answers[rows]), group.logq[rows]
             out = _asked(loss, logp, logq, group, rows, c)
             _step(optimizer, out.loss, model)
