@@ -133,6 +133,8 @@ def test_over_multiples_the_average_is_a_kernel_and_invariant():
         for p in x.split(1)
     ]
     np.testing.assert_allclose(kernel(x, y).to_dense().detach().numpy(), pairs, rtol=1e-9)
+    many, few = (OrbitAverageKernel(kernel.base_kernel, group, angles=angles) for angles in (128, 16))
+    torch.testing.assert_close(many(x, y).to_dense(), few(x, y).to_dense())  # a ray has 16 points at most
 
 
 def test_the_trivial_group_gives_the_base_kernel():
