@@ -166,3 +166,16 @@ def test_a_sample_of_more_than_all_is_all():
 def test_bad_input_is_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_blocks_are_put_in_lexicographic_order():
+    x = torch.tensor([[1.0, 0.0, 0.0, 5.0, 0.0, 2.0]])
+    assert BlockPermutations(3, 2).canonicalize(x).tolist() == [[0.0, 2.0, 0.0, 5.0, 1.0, 0.0]]
+
+
+def test_matrices_act_in_their_order_with_the_identity_first():
+    turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
+    powers = [torch.linalg.matrix_power(turn, i) for i in (1, 2, 0, 3)]
+    x = torch.tensor([[2.0, 1.0]], dtype=torch.float64)
+    images = MatrixGroup(torch.stack(powers)).act(x)
+    assert images.round().tolist() == [[[2.0, 1.0]], [[-1.0, 2.0]], [[-2.0, -1.0]], [[1.0, -2.0]]]

@@ -330,3 +330,22 @@ def test_bad_input_is_named():
         MaxKernel(base, group)(torch.zeros(4, 3), torch.zeros(4, 3)).to_dense()
     with pytest.raises(ValueError, match=r"shape \(4, 3\): SignFlips\(2\) acts on 2"):
         OrbitAverageKernel(base, group)(torch.zeros(4, 3), torch.zeros(4, 3)).to_dense()
+
+
+def test_with_fitc_the_variance_is_never_below_that_of_the_max_kernel_or_of_its_projection():
+    """The projection of an indefinite matrix has a larger diagonal; taking that away again would undo it."""
+    x = points(12, 2)
+    base = with_lengthscale(RBFKernel(), 0.5)
+    whole, plain = MaxKernel(base, Cyclic(3)), PSDMaxKernel(base, Cyclic(3), x)
+    fitc = PSDMaxKernel(base, Cyclic(3), x, fitc=True)
+    assert float(plain.clipped_mass()) > 1e-3
+    of_max, of_plain, got = (k(x, x).to_dense().diagonal() for k in (whole, plain, fitc))
+    assert bool((of_plain > of_max + 1e-4).any())
+    torch.testing.assert_close(got, torch.maximum(of_plain, of_max))
+
+
+def test_the_projection_is_made_in_double_precision():
+    x = points(6, 2).float()
+    kernel = PSDMaxKernel(RBFKernel(), SignedPermutations(2), x)
+    assert kernel.gram().dtype == torch.float64
+    assert kernel(x, x).to_dense().dtype == torch.float32
