@@ -68,6 +68,25 @@ def test_a_decay_that_stays_at_the_peak_is_the_constant_branch(trunk):
     assert loss("decay_linear", trunk) != loss("constant", trunk)
     own = study.Finish(optimiser=study.adamw)
     assert loss("mine", trunk, lambda: own) == loss("constant", trunk)
+    own = study.Finish(optimiser=study.adamw, decay=lambda x: 1.0)
+    assert loss("mine", trunk, lambda: own) == loss("constant", trunk)
+
+
+def test_a_full_cosine_falls_from_the_end_of_the_warm_up(trunk, monkeypatch):
+    rates = []
+    step = torch.optim.AdamW.step
+
+    def spy(self, closure=None):
+        rates.append(self.param_groups[0]["lr"])
+        return step(self, closure)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", spy)
+    loss("full_cosine", trunk)
+    c = study.SMOKE
+    assert len(rates) == c.warmup + c.stable + c.last
+    x = np.arange(1, c.stable + c.last + 1) / (c.stable + c.last + 1)
+    ramp = np.arange(1, c.warmup + 1) / c.warmup
+    np.testing.assert_allclose(rates, c.lr * np.concatenate([ramp, (1 + np.cos(np.pi * x)) / 2]), rtol=1e-9)
 
 
 def test_a_merge_of_the_newest_alone_is_the_constant_branch(trunk):

@@ -114,13 +114,13 @@ def online(size: str = "full") -> Pair:
     """20 updates of the running mean of a network with 4 M parameters: ours and torch's `AveragedModel`."""
     width = 1024 if size == "full" else 8
     torch.manual_seed(0)
-    model = nn.Sequential(*(nn.Linear(width, width) for _ in range(4)))
-    ours_model, peer_model = WSMAveragedModel(model), AveragedModel(model)
+    models = [nn.Sequential(*(nn.Linear(width, width) for _ in range(4))) for _ in range(2)]
+    ours_model, peer_model = WSMAveragedModel(models[0]), AveragedModel(models[0])
 
     def run(averaged: AveragedModel) -> Tensor:
         averaged.n_averaged.zero_()
-        for _ in range(20):
-            averaged.update_parameters(model)
+        for i in range(20):
+            averaged.update_parameters(models[i % 7 > 1])  # 6 times the first, 14 times the second
         return averaged.module[0].weight.detach().clone()  # type: ignore[no-any-return, index]
 
     return Pair(ours=lambda: run(ours_model), peer=lambda: run(peer_model), rtol=1e-5, atol=1e-6)

@@ -82,10 +82,11 @@ class Finish:
     """How a model is made from a trunk.
 
     Attributes:
-        decay: Curve by which the rate of the last phase falls; ``None`` keeps it constant.
+        decay: Curve by which the rate of the last phase falls (with an optimiser: all of it after the warm-up);
+            ``None`` keeps it constant.
         merge: Makes a state from those kept in the last phase, oldest first, and their steps; ``None``: the newest.
-        optimiser: For a run of its own from the first step on, with no trunk: makes the optimiser from parameters and
-            the peak rate. Its ``train()`` and ``eval()`` are called where it has them.
+        optimiser: For a run of its own from the first step on, beside the trunk: makes the optimiser from parameters
+            and the peak rate. Its ``train()`` and ``eval()`` are called where it has them.
     """
 
     decay: Curve | None = None
@@ -129,6 +130,8 @@ ARMS: dict[str, Callable[[], Finish]] = {
     "constant": Finish,
     "decay_linear": partial(Finish, decay="linear"),
     "decay_1sqrt": partial(Finish, decay="1-sqrt"),
+    "decay_cosine": partial(Finish, decay="cosine"),
+    "full_cosine": partial(Finish, decay="cosine", optimiser=adamw),
     "merge_mean": partial(Finish, merge=merged),
     "merge_1sqrt": partial(Finish, merge=partial(merged, curve="1-sqrt")),
     "merge_cosine": partial(Finish, merge=partial(merged, curve="cosine")),
@@ -258,7 +261,8 @@ def _finish(trial: Trial[Run], folder: Path, last: str) -> float:
     if finish.optimiser is not None:
         _load(model, saved["begin"])
         optimiser = finish.optimiser(model.parameters(), c.lr)
-        schedule = WSDScheduler(optimiser, c.warmup, c.stable + c.last)
+        falling = 0 if finish.decay is None else c.stable + c.last
+        schedule = WSDScheduler(optimiser, c.warmup, c.stable + c.last - falling, falling, finish.decay or "linear")
         getattr(optimiser, "train", lambda: None)()
         _train(model, optimiser, schedule, _Data("python", c, entropy["batches"]).batches(), range(middle), tell=tell)
     else:
@@ -292,7 +296,7 @@ def branches(trial: Trial[Run]) -> Outcome:
 @experiment(
     "anneal",
     config={**CONFIG, "overnight": Run()},
-    arms={k: v for k, v in ARMS.items() if k != "schedule_free"},
+    arms={k: v for k, v in ARMS.items() if k not in ("schedule_free", "full_cosine")},
     prepared=("annealed_trunk",),
 )
 def anneal(trial: Trial[Run]) -> Outcome:
