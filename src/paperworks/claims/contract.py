@@ -8,6 +8,7 @@ import importlib.metadata
 import inspect
 import json
 import math
+import re
 import subprocess
 import sys
 import tempfile
@@ -289,7 +290,9 @@ def _undocumented(name: str, value: Any) -> Iterator[str]:
                 yield f"{called}: argument {parameter.name!r} is not in the docstring"
             annotation = str(parameter.annotation)
             if "Tensor" in annotation and "[" not in annotation and f"{parameter.name}" in doc:
-                entry = doc.split(f"{parameter.name}", 1)[1][:200]
+                # Its line under "Args:" where it has one; a short name stands in many words.
+                own = re.search(rf"^\s*\**{re.escape(parameter.name)}\b[^:\n]*:", doc, re.MULTILINE)
+                entry = (doc[own.end() :] if own else doc.split(parameter.name, 1)[1])[:200]
                 if not any(mark in entry for mark in "(["):
                     yield f"{called}: tensor {parameter.name!r} has no shape in signature or docstring"
 

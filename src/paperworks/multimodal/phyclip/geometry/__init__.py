@@ -1,0 +1,1 @@
+"""Geometry of hyperbolic spaces, batched over factors."""
