@@ -69,6 +69,17 @@ def test_a_point_straight_behind_the_apex_lies_in_its_axis_and_the_origin_opposi
     assert float(lorentz.half_aperture(0 * x)) == pytest.approx(math.pi / 2, abs=2e-3)
 
 
+def test_angles_and_distances_of_near_points_are_right_in_single_precision():
+    v = points(200, 3, 4, 5).float()
+    x = lorentz.exp_map0(v, C.float())
+    assert float(lorentz.oxy_angle(x, x, C.float()).abs().max()) == 0
+    y = lorentz.exp_map0(v + 1e-3 * points(200, 3, 4, 6).float(), C.float())
+    for function in (lorentz.oxy_angle, lambda *a: lorentz.dist(*a, eps=1e-12)):
+        torch.testing.assert_close(
+            function(x, y, C.float()).double(), function(x.double(), y.double(), C), rtol=2e-3, atol=2e-4
+        )
+
+
 def test_geoopt_agrees(pair):
     geoopt = pytest.importorskip("geoopt")
     x, y = pair[0][:4], pair[1]

@@ -98,6 +98,10 @@ def test_half_precision_of_autocast_does_not_reach_the_geometry():
     space = ProductHyperbolic(4, 3)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         x = space.lift(features().bfloat16(), "image")
+        y = space.lift(features(6, 1).bfloat16(), "text")
+        inside = [space.dist(x, y), space.factor_dist(x, y), space.score(x, y, "inner"), space.entailment(x, y, 0.7)]
+    outside = [space.dist(x, y), space.factor_dist(x, y), space.score(x, y, "inner"), space.entailment(x, y, 0.7)]
+    assert all(torch.equal(a, b) for a, b in zip(inside, outside, strict=True))
     assert x.dtype == torch.float32
     assert ProductHyperbolic(4, 3).lift(features().double()).dtype == torch.float64
 

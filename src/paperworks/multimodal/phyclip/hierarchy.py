@@ -87,7 +87,7 @@ def specialisation(
         rng: For the permutations.
         permutations: Their number.
     """
-    strongest = space.norms(X).argmax(-1).numpy()
+    strongest = space.norms(X).detach().argmax(-1).cpu().numpy()
     names = np.asarray(labels)
     chance = [mutual_information(strongest, rng.permutation(names)) for _ in range(permutations)]
     return mutual_information(strongest, names) - float(np.mean(chance))
@@ -106,7 +106,7 @@ def factor_report(space: _Space, X: Tensor, labels: Sequence[Any]) -> list[dict[
     Returns:
         For each factor: factor, label (the one with the largest mean), lead (its mean over the average), curvature.
     """
-    norms = space.norms(X).detach().numpy()
+    norms = space.norms(X).detach().cpu().numpy()
     relative = norms / np.maximum(norms.mean(0, keepdims=True), 1e-12)
     names = np.asarray(labels)
     kinds = np.unique(names)

@@ -32,7 +32,7 @@ class PHyCLIPLoss(nn.Module):
         eta_inter: Factor on the aperture of a text that entails a picture.
         eta_intra: Factor on the aperture of a part (box, phrase) that entails the whole.
         boxes: Whether boxes and phrases are expected. Where they then are missing, a warning is given once, and the
-            terms with them are left out (L_cont is the mean of its two terms).
+            terms with them are left out (L_cont is the mean of its two terms, L_ent = cone(T, I), as in MERU).
         radius: r of the cones' apertures.
         temperature: 1 / scale at the start.
 
@@ -116,7 +116,7 @@ class PHyCLIPLoss(nn.Module):
             terms += [contrast(Ib, all_T), contrast(Tb, all_I)]
             cones += [cone(Tb, Ib, self.eta_inter), cone(Ib, I, self.eta_intra), cone(Tb, T, self.eta_intra)]
         contrastive = torch.stack(terms).mean()
-        entailment = 0.5 * torch.stack(cones).sum()
+        entailment = torch.stack(cones).sum() * (0.5 if len(cones) > 1 else 1.0)
         loss = contrastive + self.entail_weight * entailment
         if output_dict:
             return {"contrastive_loss": contrastive, "entailment_loss": entailment, "loss": loss}

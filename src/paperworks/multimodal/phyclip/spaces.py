@@ -5,8 +5,10 @@ into the space, `dist` and `similarity` compare all pairs, `entailment` says how
 an apex. Points have the shape (n, k, d), k factors of d numbers.
 """
 
+import functools
 import math
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +21,17 @@ Gain = Literal["image", "text"]
 CURVATURE = (0.1, 10.0)  # learned curvatures stay within these
 
 
+def _exact(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Without autocast: geometry needs more than 16 bits."""
+
+    @functools.wraps(method)
+    def run(self: nn.Module, X: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        with torch.autocast(X.device.type, enabled=False):
+            return method(self, X, *args, **kwargs)
+
+    return run
+
+
 class _Space(nn.Module):
     """What the spaces share: slices, a gain for each modality and factor, checks.
 
@@ -26,6 +39,12 @@ class _Space(nn.Module):
         k: Number of factors.
         d: Numbers of a factor.
     """
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name in ("lift", "dist", "factor_dist", "similarity", "score", "entailment"):
+            if name in vars(cls):
+                setattr(cls, name, _exact(vars(cls)[name]))
 
     def __init__(self, k: int, d: int) -> None:
         for name, value in (("k", k), ("d", d)):

@@ -205,7 +205,16 @@ def _model(c: Scenes, space: _Space, data: _Data) -> PHyCLIPHead:
     return PHyCLIPHead(small, space, 64, 64)
 
 
+class Untrained(PHyCLIPLoss):
+    """The loss without its gradients: what can be seen without anything learnt."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        """0, whatever the features."""
+        return 0 * super().forward(*args, **kwargs)
+
+
 ARMS = {
+    "untrained": lambda: Untrained(ProductHyperbolic(8, 8)),
     "clip": lambda: PHyCLIPLoss(Cosine(64), entail_weight=0),
     "meru": lambda: PHyCLIPLoss(ProductHyperbolic(1, 64), boxes=False, eta_inter=1.0),
     "hycoclip": lambda: PHyCLIPLoss(ProductHyperbolic(1, 64)),

@@ -80,8 +80,15 @@ def dist(x: Tensor, y: Tensor, c: Curvature = 1.0, eps: float = EPS) -> Tensor:
     Returns:
         Distances (...).
     """
-    scale = c.sqrt() if isinstance(c, Tensor) else math.sqrt(c)
-    return (-c * inner(x, y, c)).clamp(min=1 + eps).acosh() / scale
+    above = _above_one(x, y, c)[0].clamp(min=eps)
+    return (above + (above * (above + 2)).sqrt()).log1p() / (c.sqrt() if isinstance(c, Tensor) else math.sqrt(c))
+
+
+def _above_one(x: Tensor, y: Tensor, c: Curvature) -> tuple[Tensor, Tensor]:
+    """-c<x, y> - 1 and t_y - t_x (...), from differences: both are lost to rounding otherwise where x is near y."""
+    way = y - x
+    later = (way * (y + x)).sum(-1) / (time(x, c) + time(y, c))
+    return (c / 2 * (way.square().sum(-1) - later.square())).clamp(min=0), later
 
 
 def pairwise_inner(x: Tensor, y: Tensor, c: Curvature = 1.0) -> Tensor:
@@ -121,14 +128,14 @@ def oxy_angle(x: Tensor, y: Tensor, c: Curvature = 1.0, eps: float = EPS) -> Ten
         eps: Arguments of acos keep this distance from -1 and 1.
 
     Returns:
-        Angles (...) in [0, pi]; 0 where x is the origin or x and y are one point: there is no angle.
+        Angles (...) in [0, pi]; 0 where x is the origin or x and y are (nearly) one point: there is no angle.
     """
-    product = c * inner(x, y, c)
-    above = time(y, c) + product * time(x, c)
-    square = (product.square() - 1).clamp(min=0)
-    below = x.norm(dim=-1) * torch.where(square > eps**2, square, 1.0).sqrt()
-    defined = (square > eps**2) & (below > eps)
-    cosine = above / torch.where(defined, below, 1.0)
+    above, later = _above_one(x, y, c)
+    near = above < eps**2
+    sinh = torch.where(near, 1.0, above * (above + 2)).sqrt()  # of the distance times sqrt(c)
+    below = x.norm(dim=-1) * sinh
+    defined = ~near & (below > eps**2)
+    cosine = (later - time(x, c) * above) / torch.where(defined, below, 1.0)
     return torch.where(defined, cosine.clamp(-1 + eps, 1 - eps).acos(), 0.0)
 
 
