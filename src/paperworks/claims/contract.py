@@ -397,8 +397,12 @@ def _check_experiment(subject: _Subject, name: str, rows: list[Row]) -> None:
         values = {v for row in rows for v in [*row.items.get(metric, {}).values(), row.metrics.get(metric)]} - {None}
         if len(values) == 1 and len(rows) > 1:
             subject.complain(f"{name}: metric {metric!r} is {values.pop():g} in every smoke outcome")
-    twins = [r for r in rows if r.arm == sample.arm and r.level == sample.level and r.seed != sample.seed]
-    if twins and all(_numbers(r) == _numbers(sample) for r in twins):
+    # A baseline may know no chance; of some arm the seeds must differ.
+    by_seed = {(r.arm, str(r.level), r.seed): _numbers(r) for r in rows}
+    first = {(arm, level): numbers for (arm, level, seed), numbers in by_seed.items() if seed == sample.seed}
+    twins = [(first[arm, level], n) for (arm, level, seed), n in by_seed.items()
+             if seed != sample.seed and (arm, level) in first]  # fmt: skip
+    if twins and all(one == other for one, other in twins):
         subject.complain(f"{name}: different seeds give the same metrics")
 
 

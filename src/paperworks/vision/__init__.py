@@ -1,0 +1,1 @@
+"""Optical flow, point clouds and what makes pictures hard to learn from."""
