@@ -1,4 +1,4 @@
-"""Generated pairs, files, colours, classical peers and the parts of the study."""
+"""Generated pairs, files, colours, classical peers, a training."""
 
 import math
 import subprocess
@@ -6,13 +6,9 @@ import sys
 
 import cv2
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils.flop_counter import FlopCounterMode
 
-from paperworks.claims.study import Cell, Trial
 from paperworks.vision.waft import (
     CLASSICAL,
     WAFT,
@@ -24,11 +20,9 @@ from paperworks.vision.waft import (
     make_pair,
     read_flo,
     read_kitti_png,
-    study,
     write_flo,
     write_kitti_png,
 )
-from paperworks.vision.waft.derive import memory, memory_video
 
 SMALL = {"side_widths": (8, 12, 16), "side_blocks": 1, "side_channels": 16}
 STILL = MotionModel(gamma=0.0, noise=0.0)
@@ -122,59 +116,6 @@ def test_classical_peers_find_a_small_shift(name):
     assert np.median(np.abs(flow[16:-16, 16:-16] - (2, 1))) < 0.5
 
 
-def trial(experiment, arm, level, **changes):
-    config = experiment.config["smoke"].model_copy(update=changes)
-    return Trial(
-        origin=("waft", experiment.name, 1),
-        cells=(Cell(arm, level, 100),),
-        scale="smoke",
-        config=config,
-        arms=experiment.arms,
-    )
-
-
-def test_the_real_pair_agrees_with_its_truth():
-    left, right, flow, inside = study._motorcycle(trial(study.classical, "zero", {}), (160, 240))
-    known = np.isfinite(flow).all(-1) & inside
-    grid = np.stack(np.meshgrid(np.arange(240), np.arange(160)), -1).astype(np.float32)
-    gaps = {}
-    for sign in (1, -1):
-        at = (grid + sign * np.nan_to_num(flow)).astype(np.float32)
-        back = cv2.remap(right, at[..., 0], at[..., 1], cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
-        gaps[sign] = np.median(np.abs(back.astype(float) - left).mean(-1)[known])
-    assert gaps[1] < 0.5 * gaps[-1]
-    assert gaps[1] < 15  # the two cameras differ in exposure
-
-
-@pytest.mark.slow  # the first use of tensors without values loads much of torch
-def test_counting_without_computing_is_counting():
-    def count():
-        torch.manual_seed(0)
-        model = WAFT(None, "convgru", 1, dim=8, **SMALL).train()
-        return study.kept_bytes(model, *torch.zeros(2, 1, 3, 32, 32))
-
-    with FakeTensorMode():
-        fake = count()
-    assert fake == pytest.approx(count(), rel=0.02)  # scalars that a kernel keeps may differ
-
-
-def test_derived_metrics():
-    rows = [
-        {"arm": "warp", "stride": 2, "side": s, "metric": m, "value": v, "seed": 0}
-        for s, p in ((128, 100.0), (256, 400.0))
-        for m, v in (("pixels", p), ("train_mib", 3 * p**1.5))
-    ]
-    (row,) = memory(pd.DataFrame(rows), 0).itertuples()
-    assert row.value == pytest.approx(1.5)
-    table = pd.DataFrame(
-        [("warp", 2, 4.0), ("warp", 4, 2.0), ("all_pairs", 2, 99.0), ("all_pairs", 4, 16.0)],
-        columns=["arm", "stride", "value"],
-    ).assign(metric="train_gib", seed=0)
-    (row,) = memory_video(table, 0).itertuples()
-    assert (row.arm, row.metric, row.value) == ("warp", "saving", pytest.approx(2.0))
-    assert memory_video(table[table.arm == "warp"], 0).empty
-
-
 def test_training_fits_one_batch():
     torch.manual_seed(0)
     data = SyntheticFlowDataset(photographs(), "translation", 32, length=1)
@@ -182,21 +123,6 @@ def test_training_fits_one_batch():
     losses = fit(model, data.batches(1, 20), 20, rate=2e-3)
     assert np.mean(losses[-5:]) < 0.9 * np.mean(losses[:5])
     assert all(math.isfinite(x) for x in losses)
-
-
-def test_test_photographs_are_held_out():
-    train, test = (study._dataset(flag, "affine", 64, 0) for flag in (False, True))
-    assert len(test.images) == 3
-    assert not any(np.array_equal(a, b) for a in train.images for b in test.images)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("indexing", "paper"), [("warp", 858), ("image_warp", 1902)])
-def test_operations_at_540p_are_the_papers(indexing, paper):
-    with FakeTensorMode(), torch.no_grad(), FlopCounterMode(display=False) as counter:
-        model = study._body(indexing, study.Video()).eval()
-        model(*torch.zeros(2, 1, 3, 540, 960))
-    assert counter.get_total_flops() / 2e9 == pytest.approx(paper, rel=0.02)  # attention is counted by us alone
 
 
 def test_training_pairs_are_made_without_opencv():
