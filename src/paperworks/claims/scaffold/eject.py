@@ -60,8 +60,9 @@ def eject(slug: str, folder: Path) -> Ejected:
     target = Path(os.path.abspath(folder))
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise UsageError(f"{target} exists already and is not an empty folder; nothing was written")
-    modules = sorted(p for p in room.folder.glob("*.py") if p.name not in _NOT_METHOD)
-    names = {room.module, *(f"{room.module}.{p.stem}" for p in modules if p.stem != "__init__")}
+    modules = sorted(p for p in room.folder.rglob("*.py") if p.name not in _NOT_METHOD)
+    dotted = [".".join((room.module, *p.relative_to(room.folder).with_suffix("").parts)) for p in modules]
+    names = {name.removesuffix(".__init__") for name in dotted}
     borrowed: dict[str, Path] = {}
     for path in modules:
         others = sorted(set(_imports(path, room.module)) - names - {"paperworks._lazy"})
@@ -79,11 +80,13 @@ def eject(slug: str, folder: Path) -> Ejected:
         package.mkdir(parents=True)
         for path in modules:
             text = path.read_text(encoding="utf-8")
-            if path.name == "__init__.py":
+            if path.parent == room.folder and path.name == "__init__.py":
                 text = text.replace(_LAZY, _names(room.folder / "__init__.pyi"))
                 shutil.copy(room.folder / "__init__.pyi", package)
             text = text.replace(room.module, slug).replace(_LENT, f"{slug}.")
-            (package / path.name).write_text(header + text, encoding="utf-8")
+            copy = package / path.relative_to(room.folder)
+            copy.parent.mkdir(exist_ok=True)
+            copy.write_text(header + text, encoding="utf-8")
         for path in borrowed.values():
             (package / path.name).write_text(header + path.read_text(encoding="utf-8"), encoding="utf-8")
         for path in data:
