@@ -1,5 +1,6 @@
 """The loss against a plain one, its relatives, and its pieces over several processes."""
 
+import os
 import subprocess
 import sys
 import warnings
@@ -106,7 +107,8 @@ def test_two_processes_see_each_others_candidates(tmp_path):
     commands = [
         [sys.executable, str(script), str(rank), str(tmp_path / "meeting"), str(out)] for rank, out in enumerate(outs)
     ]
-    for process in [subprocess.Popen(command) for command in commands]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}  # as this process finds the package
+    for process in [subprocess.Popen(command, env=environment) for command in commands]:
         assert process.wait(120) == 0
     found = [torch.load(out, weights_only=True) for out in outs]
     inputs = [x.requires_grad_() for x in two_ranks.inputs()]
