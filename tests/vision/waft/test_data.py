@@ -4,7 +4,6 @@ import math
 import subprocess
 import sys
 
-import cv2
 import numpy as np
 import pytest
 import torch
@@ -30,12 +29,16 @@ STILL = MotionModel(gamma=0.0, noise=0.0)
 
 def photographs():
     """Smooth coloured textures; the study has real ones."""
+    import cv2  # here: it must not be in the process of other papers' tests
+
     rng = np.random.default_rng(0)
     return [cv2.resize(rng.integers(0, 256, (20, 24, 3), dtype=np.uint8), (240, 200)) for _ in range(3)]
 
 
 @pytest.mark.parametrize("motion", ["translation", "affine", "homography", "affine+smooth", "affine+smooth+layers"])
 def test_warping_frame_2_by_the_flow_gives_frame_1(motion):
+    import cv2  # here: it must not be in the process of other papers' tests
+
     for seed in range(3):
         pair = make_pair(photographs(), (96, 112), motion, np.random.default_rng(seed), STILL)
         grid = np.stack(np.meshgrid(np.arange(112), np.arange(96)), -1).astype(np.float32)
@@ -89,6 +92,8 @@ def test_flo_and_kitti_files(tmp_path):
 
 
 def test_opencv_reads_and_writes_the_same_flo(tmp_path):
+    import cv2  # here: it must not be in the process of other papers' tests
+
     flow = np.random.default_rng(0).normal(0, 30, (5, 7, 2)).astype(np.float32)
     write_flo(tmp_path / "a.flo", flow)
     np.testing.assert_array_equal(cv2.readOpticalFlow(str(tmp_path / "a.flo")), flow)
@@ -111,6 +116,8 @@ def test_colours():
 
 @pytest.mark.parametrize("name", ["dis", "farneback", "tvl1", "ilk"])
 def test_classical_peers_find_a_small_shift(name):
+    import cv2  # here: it must not be in the process of other papers' tests
+
     image = cv2.resize(np.random.default_rng(0).integers(0, 256, (24, 24, 3), dtype=np.uint8), (96, 96))
     flow = CLASSICAL[name](image, np.roll(image, (1, 2), (0, 1)))
     assert np.median(np.abs(flow[16:-16, 16:-16] - (2, 1))) < 0.5
