@@ -56,7 +56,7 @@ def two_model_loss(
         actor_old_logp: The same when they were drawn, of shape (batch, tokens).
         advantages: A, of shape (batch,), (batch, 1) or (batch, tokens).
         mask: 1 at tokens that count, of shape (batch, tokens).
-        distillation: What `distillation_loss` returned.
+        distillation: What `distillation_loss` returned, of shape ().
         weight: lambda_distill, 0 or more.
         clip_eps: eps of the actor's clip.
 

@@ -1,0 +1,1 @@
+"""Bodies that move, collide and break, and how to draw them."""
