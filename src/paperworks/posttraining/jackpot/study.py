@@ -308,7 +308,7 @@ def models(preparation: Preparation) -> None:
             model.save_pretrained(preparation.folder / name)
 
 
-@prepared("starts", scope="seed", version=2, config=models.config)
+@prepared("starts", scope="seed", version=3, config=models.config)
 def starts(preparation: Preparation) -> None:
     """Pre-train the policies of `staleness`, which has had others before."""
     c = preparation.config
@@ -340,7 +340,7 @@ class Staleness(ExperimentConfig):
     samples: int = Field(4096, gt=0, description="samples of a collection")
     batch: int = Field(32, gt=0, description="samples of an update")
     group: int = Field(8, gt=1, description="samples of a problem")
-    rate: float = Field(2e-4, gt=0, description="learning rate of AdamW; gradients are clipped to norm 1")
+    rate: float = Field(2.5e-4, gt=0, description="learning rate of AdamW; gradients are clipped to norm 1")
     checks: int = Field(16, gt=0, description="measurements of accuracy over the run")
     test: int = Field(500, gt=0, description="test problems")
     topk: int = Field(5, gt=0, description="likeliest tokens from each side, of 20 in all")
@@ -400,6 +400,7 @@ class _Watch:
             "area": float(np.mean(a[1:])),
             "final": a[-1],
             "gain": float(np.mean(a[1:])) - a[0],
+            "rise": a[-1] - a[0],
             "collapse": _collapsed(a),
             "shift": min(max(finite), 100.0),
             "acceptance": float(np.mean(self.kept)),
