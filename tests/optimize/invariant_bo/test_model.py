@@ -360,7 +360,12 @@ def test_prototypes_are_scored_by_the_nearest():
     points = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
     problem = PrototypeSelection(points, prototypes=2)
     x = torch.tensor([[0.0, 0.5, 1.0, 1.0]], dtype=torch.float64)
-    assert float(problem.evaluate_true(x)) == pytest.approx(-(0.25 + 0.0) / 2)
+    variance = (0.25 + 0.0) / 2 / 2  # mean squared distance by the number of coordinates
+    normal = torch.distributions.Normal(0.0, variance**0.5)
+    offsets = torch.tensor([[0.0, 0.5], [0.0, 0.0]])
+    assert float(problem.evaluate_true(x)) == pytest.approx(float(normal.log_prob(offsets).sum() / 2))
+    line = PrototypeSelection(points[:, :1], prototypes=3)
+    assert (line.dim, line.group.order) == (3, 6)
     with pytest.raises(ValueError, match=r"values in \[-1, 1\]"):
         PrototypeSelection(3 * points)
 

@@ -210,8 +210,17 @@ def test_wrong_weights_and_paths_are_named(tmp_path):
         merge_checkpoints(s, [0.5, 0.5])
     with pytest.raises(ValueError, match=r"sum to 0.9"):
         merge_checkpoints(s, [0.5, 0.2, 0.2])
-    with pytest.raises(ValueError, match=r"weights were given: \['alpha'\] would not be used"):
+    with pytest.raises(ValueError, match=r"weights were given: alpha would not be used"):
         merge_checkpoints(s, [0.5, 0.2, 0.3], alpha=0.5)
+    with pytest.raises(ValueError, match=r"weights were given: steps, curve would not be used"):
+        merge_checkpoints(s, [0.5, 0.2, 0.3], curve="cosine", steps=[1, 2, 4])
+    with pytest.raises(ValueError, match=r"weights\[1\] = -0.2: 0 or more"):
+        merge_checkpoints(s, [0.5, -0.2, 0.7])
+    same(merge_checkpoints(s, [0.5, -0.2, 0.7], allow_negative=True), expected(s, [0.5, -0.2, 0.7]))
+    with pytest.raises(ValueError, match=r"dtype = torch.int8: a floating-point type"):
+        merge_checkpoints(s, dtype=torch.int8)
+    with pytest.raises(ValueError, match=r"options \['s'\]: a function of x takes none"):
+        merge_checkpoints(s, curve=lambda x: 1 - x, s=3)
     with pytest.raises(FileNotFoundError, match="no such checkpoint"):
         merge_checkpoints([tmp_path / "none.pt"])
     with pytest.raises(FileNotFoundError, match="no weights in this folder"):
@@ -225,6 +234,19 @@ def test_wrong_weights_and_paths_are_named(tmp_path):
     )
     with pytest.raises(ValueError, match="leaves the folder"):
         merge_checkpoints([tmp_path / "bad"])
+
+
+def test_eight_bit_floats_are_refused():
+    s = [{"w": torch.randn(4, 4).to(torch.float8_e4m3fn), "w_scale_inv": torch.rand(1)} for _ in range(2)]
+    with pytest.raises(ValueError, match=r"'w' has dtype torch\.float8_e4m3fn: quantised weights cannot be averaged"):
+        merge_checkpoints(s)
+
+
+def test_a_dot_in_a_name_makes_no_file_of_a_folder(tmp_path):
+    s = [{"w": torch.randn(4)} for _ in range(2)]
+    assert merge_checkpoints(s, out=tmp_path / "merged-v0.5") == tmp_path / "merged-v0.5"
+    assert (tmp_path / "merged-v0.5" / "model.safetensors").exists()
+    assert merge_checkpoints(s, out=tmp_path / "merged.pt").is_file()
 
 
 def test_nothing_is_unpickled(tmp_path):

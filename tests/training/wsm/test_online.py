@@ -15,6 +15,7 @@ from paperworks.training.wsm import (
     HierarchicalMerger,
     WSMAveragedModel,
     WSMCallback,
+    checkpoints_in,
     merge_checkpoints,
     merge_weights,
 )
@@ -120,6 +121,78 @@ def test_a_merger_goes_on_after_a_restart():
         CheckpointMerger(window=8, interval=1).load_state_dict(merger.state_dict())
 
 
+def test_the_merge_of_half_precision_states_is_not_rounded():
+    model = nn.Linear(64, 1, bias=False)
+    merger = CheckpointMerger(window=2, interval=1, dtype=torch.bfloat16)
+    parts = []
+    for step in (1, 2):
+        nn.init.normal_(model.weight)
+        merger.update(step, model)
+        parts.append(model.weight.detach().bfloat16().float())
+    again = CheckpointMerger(window=2, interval=1, dtype=torch.bfloat16)
+    again.load_state_dict(merger.state_dict())
+    for one in (merger, again):
+        weight = one.merged_state_dict()["weight"]
+        assert weight.dtype == torch.float32
+        torch.testing.assert_close(weight, (parts[0] + parts[1]) / 2, rtol=1e-6, atol=0)
+    wide = nn.Linear(3, 1).double()
+    merger = CheckpointMerger(window=1, interval=1, dtype=torch.float32)
+    merger.update(1, wide)
+    assert merger.merged_state_dict()["weight"].dtype == torch.float64
+
+
+def test_tied_tensors_are_kept_once():
+    model = nn.ModuleDict({"a": nn.Linear(4, 4, bias=False), "b": nn.Linear(4, 4, bias=False)})
+    model["b"].weight = model["a"].weight
+    merger = CheckpointMerger(window=3, interval=1)
+    for step in (1, 2, 3):
+        nn.init.normal_(model["a"].weight)
+        merger.update(step, model)
+    assert merger.bytes == 3 * 16 * 4
+    merged = merger.merged_state_dict()
+    assert list(merged) == ["a.weight", "b.weight"]
+    assert merged["a.weight"].data_ptr() == merged["b.weight"].data_ptr()
+
+
+@pytest.mark.parametrize("curve", ["linear", "1-sqrt"])
+def test_an_averaged_model_goes_on_after_a_restart(curve):
+    def build():
+        return WSMAveragedModel(network(), curve, window=4)
+
+    model, nested = network(), nn.ModuleDict({"average": build()})
+    averaged, again = nested["average"], nn.ModuleDict({"average": build()})
+    again["average"].update_parameters(network(3))  # states of another run, which must go
+    for step in training(model, 6):
+        if step == 4:
+            again.load_state_dict(copy.deepcopy(nested.state_dict()))
+            assert_same(again.state_dict(), nested.state_dict(), exact=True)
+        averaged.update_parameters(model)
+        if step >= 4:
+            again["average"].update_parameters(model)
+    assert_same(again.state_dict(), nested.state_dict(), exact=True)
+    plain = {k: v for k, v in averaged.state_dict().items() if not k.startswith("kept.")}
+    with pytest.raises(RuntimeError, match=r"kept\.0\.0"):
+        build().load_state_dict(plain)
+    short = WSMAveragedModel(network(), curve, window=2)
+    short.load_state_dict(averaged.state_dict())
+    wanted = merge_checkpoints([{"w": s[0]} for s in list(averaged._states)[-2:]], curve=curve)
+    torch.testing.assert_close(short.refresh().module[0].weight.detach(), wanted["w"])
+
+
+class Adapter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lora_A = nn.ModuleDict({"default": nn.Linear(4, 2, bias=False)})
+
+
+@pytest.mark.parametrize(
+    "take", [lambda m: WSMAveragedModel(m), lambda m: CheckpointMerger(window=1, interval=1).update(1, m)]
+)
+def test_factors_of_lora_are_refused(take):
+    with pytest.raises(ValueError, match=r"'lora_A.default.weight' is a factor of LoRA"):
+        take(Adapter())
+
+
 def test_half_precision_states_take_half_the_memory():
     model = network()
     full, half = CheckpointMerger(window=4, interval=1), CheckpointMerger(window=4, interval=1, dtype=torch.bfloat16)
@@ -141,6 +214,12 @@ def test_half_precision_states_take_half_the_memory():
         (lambda: HierarchicalMerger(0), "interval = 0"),
         (lambda: WSMAveragedModel(nn.Linear(1, 1), "cosine"), "curve = 'cosine': without a window only"),
         (lambda: WSMAveragedModel(nn.Linear(1, 1), window=0), "window = 0"),
+        (lambda: WSMAveragedModel(nn.Linear(1, 1), window=2.5), r"window = 2\.5"),
+        (lambda: WSMAveragedModel(nn.Linear(1, 1), "cubic", window=2), "curve = 'cubic'"),
+        (lambda: WSMAveragedModel(nn.Linear(1, 1), "ema", alpha=3), "alpha = 3"),
+        (lambda: WSMAveragedModel(nn.Linear(1, 1), "ema", alpha="x"), "alpha = 'x'"),
+        (lambda: WSMAveragedModel(nn.Linear(1, 1), "ema", r=0.5), "options .'r'.: 'ema' takes alpha"),
+        (lambda: WSMAveragedModel(nn.Linear(1, 1), s=2), "options .'s'.: 'linear' takes none"),
     ],
 )
 def test_bad_input_is_named(make, message):
@@ -253,3 +332,33 @@ def test_gradients_of_an_average_are_never_needed():
     averaged.update_parameters(network(1))
     averaged.refresh()
     assert np.isfinite(float(averaged.eval()(torch.ones(2, 4)).sum()))
+
+
+def test_a_run_that_is_resumed_merges_the_same(tmp_path):
+    whole, halves = WSMCallback(2, 8), (WSMCallback(2, 8), WSMCallback(2, 8))
+    trainer(tmp_path / "a", whole).train()
+    first = trainer(tmp_path / "b", halves[0])
+    first.args.max_steps = 4
+    first.train()
+    trainer(tmp_path / "b", halves[1]).train(resume_from_checkpoint=str(tmp_path / "b" / "checkpoint-4"))
+    assert halves[1].merger.steps == whole.merger.steps == [2, 4, 6, 8]
+    assert_same(halves[1].merger.merged_state_dict(), whole.merger.merged_state_dict(), exact=True)
+    (tmp_path / "b" / "checkpoint-4" / "wsm_states.pt").unlink()
+    with pytest.warns(UserWarning, match="the window begins anew at step 4"):
+        trainer(tmp_path / "b", WSMCallback(2, 8)).train(resume_from_checkpoint=str(tmp_path / "b" / "checkpoint-4"))
+
+
+def test_a_schedule_given_to_the_trainer_may_not_decay_either(tmp_path):
+    run = trainer(tmp_path, WSMCallback(2, 4))
+    optimiser = torch.optim.AdamW(run.model.parameters(), lr=0.01)
+    run.optimizer, run.lr_scheduler = optimiser, torch.optim.lr_scheduler.ExponentialLR(optimiser, 0.9)
+    with pytest.raises(ValueError, match=r"the learning rate fell from 0\.00\d+ to 0\.00\d+ at step 2"):
+        run.train()
+
+
+def test_merges_beside_checkpoints_are_no_checkpoints(tmp_path):
+    trainer(tmp_path, WSMCallback(2, 4)).train()
+    assert {p.name for p in tmp_path.iterdir()} >= {"checkpoint-4", "checkpoint-8", "merged-4", "merged-8"}
+    paths, steps = checkpoints_in(tmp_path)
+    assert [p.name for p in paths] == ["checkpoint-4", "checkpoint-8"]
+    assert steps == [4.0, 8.0]

@@ -100,9 +100,49 @@ def test_corpora_are_real_split_by_pieces_and_long_enough(tmp_path):
     assert len(held_out) > 65_536
     assert b"import" in train[:100_000].tobytes()
     (tmp_path / "data.noun").write_bytes(
-        b"  1 licence | none\n" + b"".join(b"0%d n 01 word | gloss %d  \n" % (i, i) for i in range(40))
+        b"  1 licence | none\n" + b"".join(b"0%d 03 n 01 word 0 000 | gloss %d  \n" % (i, i) for i in range(40))
     )
     train, held_out = corpus.gloss_bytes(tmp_path)
     assert held_out.tobytes() == b"gloss 0\ngloss 20\n"
     assert train.tobytes().startswith(b"gloss 1\ngloss 2\n")
     assert b"licence" not in train.tobytes()
+
+
+def test_questions_are_scored_at_the_answer_alone(tmp_path):
+    line = b"0%d 03 n 01 big_dog 0 000 | gloss %d  \n"
+    (tmp_path / "data.noun").write_bytes(b"  1 licence | none\n" + b"".join(line % (i, i) for i in range(40)))
+    train, labels, test, test_labels = corpus.word_questions(tmp_path, 20)
+    assert (len(train), len(test)) == (38, 2)
+    assert bytes(train[0].tolist()) == b"big dog: gloss 1\n\0\0\0"
+    assert bytes(v for v in labels[0].tolist() if v >= 0) == b"gloss 1\n"
+    assert labels[0, :9].tolist() == [-100] * 9
+    assert labels[0, -3:].tolist() == [-100] * 3
+    assert bytes(test[1].tolist()) == b"big dog: gloss 20\n\0\0"
+    assert bytes(v for v in test_labels[1].tolist() if v >= 0) == b"gloss 20\n"
+    assert len(corpus.word_questions(tmp_path, 17)[0]) == 0  # the question takes more than half
+
+
+def test_each_seed_holds_out_other_bytes_and_trains_on_none_of_them():
+    a, b, again = (study._Data("python", study.SMOKE, 0, held).validation for held in (1, 2, 1))
+    assert a.shape == (32, 16)
+    assert torch.equal(a, again)
+    assert not torch.equal(a, b)
+    held_out = study._corpus("python")[1].tobytes()
+    assert all(bytes(row.tolist()) in held_out for row in a)
+
+
+def test_fine_tuning_learns_and_its_loss_is_that_of_answers(monkeypatch):
+    text = torch.randint(97, 123, (64, 16), generator=torch.Generator().manual_seed(0))
+    text[:, 8:] = 120
+    labels = text.masked_fill(torch.arange(16) < 8, -100)
+    monkeypatch.setattr(study, "_questions", lambda length: (text, labels, text[:8], labels[:8]))
+    torch.manual_seed(0)
+    model = study._model(study.SMOKE)
+    c = study.SMOKE.model_copy(update={"tuning": 60, "tuning_lr": 0.01, "questions": 8})
+    before, after = study._fine_tune(model, c, 0)
+    assert before > 4
+    assert after < 0.5  # letters of the questions cannot be guessed: a loss on them would stay above 3
+    untouched = study._model(c)
+    assert study._fine_tune(untouched, c.model_copy(update={"tuning": 0}), 0)[0] == pytest.approx(
+        study._fine_tune(untouched, c.model_copy(update={"tuning": 0}), 0)[1]
+    )

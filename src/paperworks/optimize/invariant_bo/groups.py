@@ -241,10 +241,10 @@ class BlockPermutations(Group):
         blocks1 = x1.expand(*batch, n, self.dim).reshape(*batch, n * b, self.size)
         blocks2 = x2.expand(*batch, m, self.dim).reshape(*batch, m * b, self.size)
         cost = sqdist(blocks1, blocks2).reshape(*batch, n, b, m, b).transpose(-3, -2)  # (..., n, m, b, b)
-        rows = torch.arange(b)
         if b <= self.ENUMERATE:
-            orders = torch.tensor(list(itertools.permutations(range(b))))
-            return cost[..., rows, orders].sum(dim=-1).amin(dim=-1)
+            orders = torch.tensor(list(itertools.permutations(range(b))), device=cost.device)
+            chosen = torch.nn.functional.one_hot(orders, b).to(cost).flatten(1)  # (b!, b b)
+            return (cost.flatten(-2) @ chosen.mT).amin(dim=-1)
         flat = cost.detach().cpu().numpy().reshape(-1, b, b)
         best = torch.tensor(np.array([linear_sum_assignment(c)[1] for c in flat]), device=cost.device).reshape(
             *batch, n, m, b

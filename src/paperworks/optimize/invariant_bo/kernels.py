@@ -184,6 +184,8 @@ class OrbitAverageKernel(_OrbitKernel):
 
     def _own(self, x: Tensor) -> Tensor:
         """k_avg(x, x) (..., n, 1)."""
+        if x.dim() > 2 and not x.requires_grad and not self.batch_shape and torch.equal(x, x[:1].expand_as(x)):
+            return self._own(x[0]).expand(*x.shape[:-1], 1)  # a model's own points, beside many candidates
         if self.batch_shape:
             return self._mean(x, x).diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
         return self._mean(x.unsqueeze(-2), x.unsqueeze(-2)).squeeze(-1)

@@ -221,13 +221,16 @@ class PartPack(_Maximised):
 
 
 class PrototypeSelection(_Maximised):
-    """How well a few prototypes stand for given points: minus the mean squared distance to the nearest (ours).
+    """How well a few prototypes stand for given points: log-likelihood of a point, in nats (ours).
 
-    Prototypes may be exchanged: permutations of blocks of size 2. For real data, such as digits in two principal
+    A point is normal about its nearest prototype, with one variance for all at its best value, the mean squared distance
+    D over p coordinates by p: the log-likelihood is -p/2 (1 + log(2 pi D / p)).
+
+    Prototypes may be exchanged: permutations of blocks of size p. For real data, such as digits in one or two principal
     components.
 
     Args:
-        points: The data (n, 2), scaled to [-1, 1].
+        points: The data (n, p), scaled to [-1, 1].
         prototypes: Number of prototypes.
         noise_std: Standard deviation of the observation noise.
         dtype: Of the bounds.
@@ -236,16 +239,18 @@ class PrototypeSelection(_Maximised):
     def __init__(
         self, points: Tensor, prototypes: int = 4, noise_std: float | None = None, dtype: torch.dtype = torch.double
     ) -> None:
-        if points.dim() != 2 or points.shape[1] != 2 or float(points.abs().max()) > 1:
-            raise ValueError(f"points of shape {tuple(points.shape)}: (n, 2) with values in [-1, 1] is needed")
-        super().__init__(2 * prototypes, [(-1.0, 1.0)] * 2 * prototypes, noise_std, dtype)
+        if points.dim() != 2 or points.numel() == 0 or float(points.abs().max()) > 1:
+            raise ValueError(f"points of shape {tuple(points.shape)}: (n, p) with values in [-1, 1] is needed")
+        dim = points.shape[1] * prototypes
+        super().__init__(dim, [(-1.0, 1.0)] * dim, noise_std, dtype)
         self.register_buffer("points", points.to(dtype))
         self.prototypes = prototypes
-        self.group: Group = BlockPermutations(prototypes, 2)
+        self.group: Group = BlockPermutations(prototypes, points.shape[1])
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
-        centres = X.unflatten(-1, (self.prototypes, 2))
-        return -torch.cdist(self.points, centres).amin(dim=-1).square().mean(dim=-1)
+        centres = X.unflatten(-1, (self.prototypes, -1))
+        variance = torch.cdist(self.points, centres).amin(dim=-1).square().mean(dim=-1) / self.points.shape[1]
+        return -0.5 * self.points.shape[1] * (1 + (2 * math.pi * variance).log())
 
 
 PROBLEMS: dict[str, type[BaseTestProblem]] = {

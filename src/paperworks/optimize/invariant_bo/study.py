@@ -58,7 +58,7 @@ def _prototypes() -> PrototypeSelection:
     x = np.asarray(images, dtype=np.float64).reshape(len(images), -1)
     x -= x.mean(axis=0)
     plane = x @ np.linalg.svd(x, full_matrices=False)[2][:2].T
-    return PrototypeSelection(torch.tensor(plane / np.abs(plane).max()))
+    return PrototypeSelection(torch.tensor(plane / np.abs(plane).max()), prototypes=4)
 
 
 # Base kernels as in the paper: Matern-5/2 for finite groups, RBF for continuous ones.
@@ -155,7 +155,7 @@ def regret(trial: Trial[Search]) -> Outcome:
     return Outcome(_regret(trial, values))
 
 
-@experiment("real", config=SEARCH, arms=ARMS)
+@experiment("real", config={**SEARCH, "laptop": Search(rounds=40)}, arms=ARMS)
 def real(trial: Trial[Search]) -> Outcome:
     """Best value found on objectives from practice, whose optimum nobody knows."""
     make, base = PROBLEMS[str(trial.level["problem"])]
@@ -180,7 +180,7 @@ def group_size(trial: Trial[Search]) -> Outcome:
 
 @experiment(
     "indefinite",
-    config={**SEARCH, "smoke": Search(rounds=1, initial=20, raw=16, starts=1, steps=4), "laptop": Search(rounds=20)},
+    config={**SEARCH, "smoke": Search(rounds=1, initial=20, raw=16, starts=1, steps=4), "laptop": Search(rounds=30)},
     arms={k: ARMS[k] for k in ("base", "average", "average_unit", "canonical", "psd_max", "psd_max_fitc")},
 )
 def indefinite(trial: Trial[Search]) -> Outcome:

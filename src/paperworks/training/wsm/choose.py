@@ -63,8 +63,8 @@ def fit_weights(
     for step in range(steps + 1):
         c.requires_grad_()
         value = loss(Merged(c))
-        if float(value) < lowest:
-            best, lowest = c.detach().clone(), float(value)
+        if value.item() < lowest:
+            best, lowest = c.detach().clone(), value.item()
         (slope,) = torch.autograd.grad(value, c)
         slope = slope - slope.mean()  # along the simplex
         c = _onto_simplex(c.detach() - lr / (1 + step) * slope / slope.norm().clamp(min=1e-12))

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from .sources import Checkpoint, Source, copy_companions, open_source, whole_file, write_safetensors
 from .weights import Curve, merge_weights
 
+FILES = frozenset({".safetensors", ".pt", ".pth", ".bin", ".ckpt"})
 LORA = re.compile(r"(^|\.)lora_(A|B|embedding_A|embedding_B)(\.|$)")
 CHECKPOINT = re.compile(r"\d+")
 
@@ -35,15 +36,15 @@ def merge_checkpoints(
 
     Args:
         sources: Checkpoints, oldest first: state dicts, .safetensors or torch files, Hugging Face folders.
-        weights: One a checkpoint, summing to 1; instead of a curve.
+        weights: One a checkpoint, summing to 1; instead of a curve. Weights below 0 need ``allow_negative=True``.
         curve: As in `merge_weights`.
-        out: File (.safetensors, or any other suffix for torch's format) or, without a suffix, folder to write; a folder
-            gets the newest checkpoint's companions and shards. ``None`` returns the state dict.
+        out: File (.safetensors, or .pt, .pth, .bin, .ckpt for torch's format) or, under any other name, folder to
+            write; a folder gets the newest checkpoint's companions and shards. ``None`` returns the state dict.
         steps: Steps of the checkpoints, when they are not equally spaced.
         dtype: Of the result's floating-point tensors; that of the newest checkpoint by default.
         streaming: Read and write one tensor at a time, with room for two tensors (safetensors only; torch's format
             needs the whole result in memory). Off: the result is made in memory first.
-        **options: For the curve.
+        **options: For the curve, and `allow_negative`.
 
     Returns:
         The state dict, or the path written.
@@ -55,22 +56,28 @@ def merge_checkpoints(
     """
     if len(sources) == 0:
         raise ValueError("sources is empty: at least one checkpoint is needed")
+    _check_dtype(dtype)
     opened = [open_source(source) for source in sources]
     if weights is None:
         c = merge_weights(curve, len(opened) - 1, steps=steps, **options)
     else:
-        if options or steps is not None:
-            raise ValueError(f"weights were given: {sorted(options) or 'steps'} would not be used")
+        negative = bool(options.pop("allow_negative", False))
+        unused = sorted(options) + ["steps"] * (steps is not None) + ["curve"] * (curve != "linear")
+        if unused:
+            raise ValueError(f"weights were given: {', '.join(unused)} would not be used")
         c = torch.as_tensor(weights, dtype=torch.float64).numpy()
         if c.shape != (len(opened),) or not abs(float(c.sum()) - 1) < 1e-6:
             raise ValueError(f"weights of shape {c.shape} sum to {c.sum():.6g}: {len(opened)} that sum to 1 are needed")
+        if not negative and (c < -1e-12).any():
+            j = int(c.argmin())
+            raise ValueError(f"weights[{j}] = {c[j]:.4g}: 0 or more is needed (allow_negative=True takes it as it is)")
     last = opened[-1]
     _check(opened)
     merge = _Merge(opened, c.tolist(), dtype)
     if out is None:
         return merge.state_dict()
     out = Path(out)
-    if out.suffix:
+    if out.suffix in FILES and not out.is_dir():
         out.parent.mkdir(parents=True, exist_ok=True)
         _write(merge, out, merge.kept(), streaming)
         return out
@@ -91,6 +98,11 @@ def merge_checkpoints(
         with whole_file(out / "model.safetensors.index.json") as temporary:
             temporary.write_text(json.dumps(index, indent=1))
     return out
+
+
+def _check_dtype(dtype: torch.dtype | None) -> None:
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise ValueError(f"dtype = {dtype!r}: a floating-point type such as torch.bfloat16 is needed")
 
 
 class _Merge:
@@ -149,18 +161,25 @@ def _write(merge: _Merge, path: Path, keys: Sequence[str], streaming: bool) -> N
     write_safetensors(path, {key: merge.kind(key) for key in keys}, tensors())
 
 
+def refuse_factors(names: Iterable[str]) -> None:
+    """Raise ValueError at the first factor of LoRA among the names of tensors."""
+    for name in names:
+        if LORA.search(name):
+            raise ValueError(
+                f"{name!r} is a factor of LoRA: the average of factors is not the average of their products; "
+                "merge each adapter into its model first (merge_and_unload)"
+            )
+
+
 def _check(opened: Sequence[Source]) -> None:
     """The first difference between checkpoints, by name."""
     newest = opened[-1]
     keys = newest.keys()
+    refuse_factors(keys)
     for key in keys:
-        if LORA.search(key):
-            raise ValueError(
-                f"{key!r} is a factor of LoRA: the average of factors is not the average of their products; "
-                "merge each adapter into its model first (merge_and_unload)"
-            )
         dtype, shape = newest.kind(key)
-        if key.endswith("weight") and not dtype.is_floating_point and len(shape) > 1:
+        eight_bits = dtype.is_floating_point and dtype.itemsize == 1  # they stand beside a scale of each block
+        if eight_bits or (key.endswith("weight") and not dtype.is_floating_point and len(shape) > 1):
             raise ValueError(f"{key!r} has dtype {dtype}: quantised weights cannot be averaged, dequantise them first")
     for i, source in enumerate(opened[:-1]):
         others = set(source.keys())
@@ -177,6 +196,8 @@ def _check(opened: Sequence[Source]) -> None:
 def checkpoints_in(folder: str | Path) -> tuple[list[Path], list[float]]:
     """The checkpoints of a run, oldest first, by the number in their names, such as checkpoint-500 or step_500.pt.
 
+    What is named merged... is a merge already, such as `WSMCallback` leaves beside the checkpoints, and is left out.
+
     Args:
         folder: The folder of the run.
 
@@ -190,8 +211,8 @@ def checkpoints_in(folder: str | Path) -> tuple[list[Path], list[float]]:
     found: dict[int, Path] = {}
     for path in sorted(Path(folder).glob("*")):
         numbers = CHECKPOINT.findall(path.stem)
-        weights = path.is_dir() or path.suffix in {".safetensors", ".pt", ".pth", ".bin", ".ckpt"}
-        if numbers and weights and not path.name.startswith("."):
+        weights = path.is_dir() or path.suffix in FILES
+        if numbers and weights and not path.name.startswith((".", "merged")):
             step = int(numbers[-1])
             if step in found:
                 raise ValueError(f"{folder}: {found[step].name} and {path.name} are both of step {step}")

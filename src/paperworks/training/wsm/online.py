@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from .merge import merge_checkpoints
+from .merge import merge_checkpoints, refuse_factors
+from .sources import StateDict
 from .weights import Curve, merge_weights
 
 
@@ -20,7 +21,8 @@ class CheckpointMerger:
         curve: As in `merge_weights`.
         window: Merge duration in steps: window / interval states are merged.
         interval: Steps between two states.
-        dtype: Of the floating-point tensors kept, such as torch.bfloat16 for half the memory; their own by default.
+        dtype: Of the floating-point tensors kept, such as torch.bfloat16 for half the memory; their own by default. The
+            merge is summed in float32 and has the model's own types either way.
         device: Where they are kept; "cpu" spares the memory of the accelerator.
         **options: For the curve.
 
@@ -45,6 +47,7 @@ class CheckpointMerger:
         merge_weights(curve, 1, **options)
         self.curve, self.window, self.interval, self.options = curve, window, interval, options
         self.dtype, self.device = dtype, device
+        self._kinds: dict[str, torch.dtype] = {}
         self._kept: deque[tuple[int, dict[str, Tensor]]] = deque(maxlen=window // interval)
 
     @property
@@ -54,8 +57,9 @@ class CheckpointMerger:
 
     @property
     def bytes(self) -> int:
-        """Memory that the states take, in bytes."""
-        return sum(t.numel() * t.element_size() for _, state in self._kept for t in state.values())
+        """Memory that the states take, in bytes; tied tensors are kept once."""
+        kept = {t.data_ptr(): t.numel() * t.element_size() for _, state in self._kept for t in state.values()}
+        return sum(kept.values())
 
     def update(self, step: int, model: nn.Module) -> bool:
         """Keep the model's state if the step is a multiple of the interval; call it after every optimiser step.
@@ -68,13 +72,18 @@ class CheckpointMerger:
             Whether the state was kept.
 
         Raises:
-            ValueError: When the step is not above the last one.
+            ValueError: When the step is not above the last one, or the model holds factors of LoRA.
         """
         if self._kept and step <= self._kept[-1][0]:
             raise ValueError(f"step = {step}: the newest state is of step {self._kept[-1][0]}, steps must grow")
         if step % self.interval:
             return False
-        self._kept.append((step, {k: self._copy(v) for k, v in model.state_dict().items()}))
+        state = model.state_dict()
+        refuse_factors(state)
+        tied = StateDict("model", state).shared()
+        copies = {k: self._copy(v) for k, v in state.items() if k not in tied}
+        self._kinds = {k: v.dtype for k, v in state.items()}
+        self._kept.append((step, {k: copies[tied.get(k, k)] for k in state}))
         return True
 
     def _copy(self, value: Tensor) -> Tensor:
@@ -97,9 +106,14 @@ class CheckpointMerger:
         states = [state for _, state in self._kept]
         steps = self.steps if len(states) > 1 else None
         weights = merge_weights(chosen, None if steps else 0, steps=steps, **options)
-        merged = merge_checkpoints(states, weights)
+        if self.dtype is None:
+            merged = merge_checkpoints(states, weights, allow_negative=True)
+            assert isinstance(merged, dict)
+            return merged
+        wide = torch.float64 if torch.float64 in self._kinds.values() else torch.float32
+        merged = merge_checkpoints(states, weights, dtype=wide, allow_negative=True)
         assert isinstance(merged, dict)
-        return merged
+        return {name: value.to(self._kinds[name]) for name, value in merged.items()}
 
     @contextlib.contextmanager
     def apply_to(self, model: nn.Module, curve: Curve | None = None, **options: Any) -> Iterator[nn.Module]:
@@ -120,7 +134,7 @@ class CheckpointMerger:
 
     def state_dict(self) -> dict[str, Any]:
         """What `load_state_dict` needs to go on after a restart."""
-        return {"window": self.window, "interval": self.interval, "kept": list(self._kept)}
+        return {"window": self.window, "interval": self.interval, "kept": list(self._kept), "kinds": self._kinds}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up the states of another merger of the same window and interval.
@@ -134,6 +148,7 @@ class CheckpointMerger:
         for name in ("window", "interval"):
             if state[name] != getattr(self, name):
                 raise ValueError(f"{name} = {state[name]} in the state, {getattr(self, name)} here")
+        self._kinds = dict(state["kinds"])
         self._kept = deque(((int(step), dict(kept)) for step, kept in state["kept"]), maxlen=self._kept.maxlen)
 
 
@@ -198,7 +213,8 @@ class WSMAveragedModel(AveragedModel):
         **options: For the curve.
 
     Raises:
-        ValueError: When another curve is to go without a window.
+        ValueError: When another curve is to go without a window, an option is none of the curve's, or the model holds
+            factors of LoRA.
     """
 
     def __init__(
@@ -211,9 +227,11 @@ class WSMAveragedModel(AveragedModel):
         **options: Any,
     ) -> None:
         average = None
+        refuse_factors(name for name, _ in model.named_parameters())
+        merge_weights(curve, 1, **options)  # its checks of curve and options
         if window is None:
             if curve == "ema":
-                alpha = options.pop("alpha", 0.2)
+                alpha = options.get("alpha", 0.2)
 
                 def average(old: Tensor, new: Tensor, count: Tensor | int) -> Tensor:
                     return old.lerp(new, alpha) if old.is_floating_point() else new
@@ -222,7 +240,7 @@ class WSMAveragedModel(AveragedModel):
                 raise ValueError(
                     f"curve = {curve!r}: without a window only 'linear' and 'ema' can be kept up step by step"
                 )
-        elif window < 1:
+        elif isinstance(window, bool) or not isinstance(window, int) or window < 1:
             raise ValueError(f"window = {window}: at least 1 state is needed")
         super().__init__(model, device=device, avg_fn=average, use_buffers=use_buffers)
         self.curve, self.window, self.options = curve, window, options
@@ -254,7 +272,8 @@ class WSMAveragedModel(AveragedModel):
         if self._stale:
             weights = merge_weights(self.curve, len(self._states) - 1, **self.options)
             names = [str(i) for i in range(len(self._states[0]))]
-            merged = merge_checkpoints([dict(zip(names, state, strict=True)) for state in self._states], weights)
+            states = [dict(zip(names, state, strict=True)) for state in self._states]
+            merged = merge_checkpoints(states, weights, allow_negative=True)
             assert isinstance(merged, dict)
             with torch.no_grad():
                 for own, new in zip(self._averaged(self.module), merged.values(), strict=True):
@@ -280,3 +299,24 @@ class WSMAveragedModel(AveragedModel):
         """
         self.refresh()
         return super().state_dict(*args, **kwargs)
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        # The states of the window belong to the state, or a run that is resumed would merge less than it says.
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        for i, state in enumerate(self._states if self.window is not None else ()):
+            for j, tensor in enumerate(state):
+                destination[f"{prefix}kept.{i}.{j}"] = tensor
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, metadata: Any, strict: bool, missing: list[str], *more: Any
+    ) -> None:
+        kept: dict[int, list[Tensor]] = {}
+        for key in [k for k in state_dict if k.startswith(f"{prefix}kept.")]:
+            kept.setdefault(int(key.removeprefix(f"{prefix}kept.").split(".")[0]), []).append(state_dict.pop(key))
+        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, *more)
+        if self.window is not None:
+            device = self.n_averaged.device
+            self._states = deque(([t.clone().to(device) for t in kept[i]] for i in sorted(kept)), maxlen=self.window)
+            self._stale = bool(self._states)
+            if int(self.n_averaged) > 0 and not kept:
+                missing.append(f"{prefix}kept.0.0")

@@ -22,7 +22,7 @@ from paperworks.claims.study import ExperimentConfig, Outcome, Preparation, Tria
 from paperworks.kit.assets import load_wordnet
 from paperworks.kit.lm import TinyGPT, TinyGPTConfig
 
-from .corpus import Bytes, gloss_bytes, python_bytes
+from .corpus import Bytes, gloss_bytes, python_bytes, word_questions
 from .merge import merge_checkpoints
 from .schedule import WSDScheduler
 from .weights import Curve, merge_weights
@@ -43,7 +43,10 @@ class Run(ExperimentConfig):
     stable: int = Field(550, gt=0, description="steps at the peak before the last phase")
     last: int = Field(200, gt=0, description="steps of the last phase")
     every: int = Field(5, gt=0, description="steps between two kept states of the last phase")
-    validation: int = Field(65_536, gt=0, description="bytes held out")
+    validation: int = Field(65_536, gt=0, description="bytes of the held-out files that the loss is taken on")
+    tuning: int = Field(0, ge=0, description="steps of fine-tuning on questions after the last phase; 0 for none")
+    tuning_lr: float = Field(1e-3, gt=0, description="learning rate of the fine-tuning, falling to 0 on a cosine")
+    questions: int = Field(512, gt=0, description="held-out questions")
     windows: tuple[int, int, int] = Field((40, 80, 160), description="windows of the grid, in steps")
 
 
@@ -58,6 +61,8 @@ SMOKE = Run(
     last=32,
     every=1,
     validation=512,
+    tuning=4,
+    questions=32,
     windows=(8, 16, 32),
 )
 CONFIG = {
@@ -72,9 +77,15 @@ CONFIG = {
         stable=20_000,
         last=4_000,
         every=100,
+        validation=1_048_576,
+        tuning=1_000,
+        tuning_lr=1e-4,
         windows=(800, 1600, 3200),
     ),
 }
+
+
+NIGHT = Run(tuning=200)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,13 +159,15 @@ def _corpus(name: str) -> tuple[Bytes, Bytes]:
 
 
 class _Data:
-    """Batches of random windows, the same for all arms of a seed, and what is held out."""
+    """Batches of random windows, and random windows of what is held out; both are the same for all arms of a seed."""
 
-    def __init__(self, corpus: str, c: Run, entropy: int) -> None:
+    def __init__(self, corpus: str, c: Run, entropy: int, held_out_entropy: int = 0) -> None:
         train, held_out = _corpus(corpus)
         self.c, self._train, self._rng = c, torch.from_numpy(train.copy()), np.random.default_rng(entropy)
-        count = min(c.validation, len(held_out)) // c.length
-        self.validation = torch.from_numpy(held_out[: count * c.length].astype(np.int64)).view(count, c.length)
+        pieces = len(held_out) // c.length
+        chosen = np.random.default_rng(held_out_entropy).permutation(pieces)[: c.validation // c.length]
+        table = held_out[: pieces * c.length].reshape(pieces, c.length)
+        self.validation = torch.from_numpy(table[np.sort(chosen)].astype(np.int64))
 
     def batches(self) -> Iterator[Tensor]:
         while True:
@@ -212,7 +225,7 @@ def _train(
 def _trunk(p: Preparation, last: str) -> None:
     """Warm-up and stable phase on Python sources; then the last phase at constant rate on `last`."""
     c: Run = p.config
-    entropy = {name: int(p.rng(name).integers(2**62)) for name in ("batches", "last")}
+    entropy = {name: int(p.rng(name).integers(2**62)) for name in ("batches", "last", "held out", "questions")}
     with p.seeded("init"):
         model = _model(c)
     begin = _copy(model)
@@ -227,31 +240,31 @@ def _trunk(p: Preparation, last: str) -> None:
     (p.folder / "entropy.json").write_text(json.dumps(entropy))
 
 
-@prepared("trunk", scope="seed", timeout=900, config=CONFIG)
+@prepared("trunk", scope="seed", version=2, timeout=900, config=CONFIG)
 def trunk(p: Preparation) -> None:
     """The run at constant rate, whose last phase goes on with the same data."""
     _trunk(p, "python")
 
 
-@prepared("annealed_trunk", scope="seed", timeout=900, config=CONFIG)
+@prepared("annealed_trunk", scope="seed", version=2, timeout=900, config={**CONFIG, "overnight": NIGHT})
 def annealed_trunk(p: Preparation) -> None:
     """The run at constant rate, whose last phase changes to WordNet's glosses."""
     _trunk(p, "glosses")
 
 
-def _finish(trial: Trial[Run], folder: Path, last: str) -> float:
-    """The held-out loss of one arm's model, in nats a byte."""
+def _finish(trial: Trial[Run], folder: Path, last: str) -> tuple[TinyGPT, float]:
+    """One arm's model, and its held-out loss in nats a byte."""
     c = trial.config
     finish: Finish = trial.build()
     entropy = json.loads((folder / "entropy.json").read_text())
-    phase = _Data(last, c, entropy["last"])
+    phase = _Data(last, c, entropy["last"], entropy["held out"])
     middle = c.warmup + c.stable
     model = _model(c)
     if finish.decay is None and finish.optimiser is None:
         kept = torch.load(folder / "last.pt", weights_only=True)
         states, steps = kept["states"], kept["steps"]
         _load(model, states[-1] if finish.merge is None else finish.merge(states, steps))
-        return phase.loss(model)
+        return model, phase.loss(model)
     saved = torch.load(folder / "middle.pt", weights_only=True)
     steps_left = range(middle, middle + c.last)
 
@@ -277,7 +290,7 @@ def _finish(trial: Trial[Run], folder: Path, last: str) -> float:
     getattr(optimiser, "eval", lambda: None)()
     if finish.merge is not None:
         _load(model, finish.merge(states, steps))
-    return phase.loss(model)
+    return model, phase.loss(model)
 
 
 def _load(model: nn.Module, state: State) -> None:
@@ -287,21 +300,56 @@ def _load(model: nn.Module, state: State) -> None:
             value.copy_(state[name])
 
 
+@functools.lru_cache(maxsize=2)
+def _questions(length: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    train, train_labels, test, test_labels = map(torch.from_numpy, word_questions(load_wordnet(), length))
+    return train, train_labels, test, test_labels
+
+
+def _fine_tune(model: TinyGPT, c: Run, entropy: int) -> tuple[float, float]:
+    """Train on questions about words; nats a byte of the answers to held-out ones, before and after."""
+    train, train_labels, test, test_labels = _questions(c.length)
+    rng = np.random.default_rng(entropy)
+    chosen = torch.from_numpy(rng.permutation(len(test))[: c.questions])
+
+    @torch.no_grad()
+    def loss() -> float:
+        model.eval()
+        total = sum(float(model(input_ids=test[i], labels=test_labels[i]).loss) * len(i) for i in chosen.split(128))
+        model.train()
+        return total / len(chosen)
+
+    before = loss()
+    optimiser = adamw(model.parameters(), c.tuning_lr)
+    schedule = WSDScheduler(optimiser, 0, 0, max(c.tuning, 1), "cosine")
+    for _ in range(c.tuning):
+        rows = torch.from_numpy(rng.integers(0, len(train), c.batch))
+        optimiser.zero_grad(set_to_none=True)
+        model(input_ids=train[rows], labels=train_labels[rows]).loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        schedule.step()
+    return before, loss()
+
+
 @experiment("branches", config=CONFIG, arms=ARMS, prepared=("trunk",))
 def branches(trial: Trial[Run]) -> Outcome:
     """One arm's loss after the last phase."""
-    return Outcome({"loss": _finish(trial, trial.prepared("trunk"), "python")})
+    return Outcome({"loss": _finish(trial, trial.prepared("trunk"), "python")[1]})
 
 
 @experiment(
     "anneal",
-    config={**CONFIG, "overnight": Run()},
+    config={**CONFIG, "overnight": NIGHT},
     arms={k: v for k, v in ARMS.items() if k not in ("schedule_free", "full_cosine")},
     prepared=("annealed_trunk",),
 )
 def anneal(trial: Trial[Run]) -> Outcome:
-    """One arm's loss on held-out glosses after a last phase on glosses."""
-    return Outcome({"loss": _finish(trial, trial.prepared("annealed_trunk"), "glosses")})
+    """One arm's loss on held-out glosses after a last phase on glosses, and on questions after fine-tuning."""
+    folder = trial.prepared("annealed_trunk")
+    model, loss = _finish(trial, folder, "glosses")
+    untuned, tuned = _fine_tune(model, trial.config, json.loads((folder / "entropy.json").read_text())["questions"])
+    return Outcome({"loss": loss, "tuned": tuned, "learnt": untuned - tuned})
 
 
 @experiment(
@@ -318,7 +366,7 @@ def grid(trial: Trial[Run]) -> Iterator[tuple[Any, Outcome]]:
     c = trial.config
     folder = trial.prepared("trunk")
     kept = torch.load(folder / "last.pt", weights_only=True)
-    data = _Data("python", c, 0)  # for what is held out
+    data = _Data("python", c, 0, json.loads((folder / "entropy.json").read_text())["held out"])
     model = _model(c)
     windows = dict(zip(("short", "middle", "long"), c.windows, strict=True))
     for cell in trial.cells:

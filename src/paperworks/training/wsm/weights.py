@@ -49,13 +49,17 @@ CURVES: Mapping[str, Callable[..., Vector]] = {
 }
 
 
+def _number(value: object) -> bool:
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+
+
 def _positive(name: str, value: float) -> None:
-    if not value > 0:
+    if not _number(value) or not value > 0:
         raise ValueError(f"{name} = {value!r}: a number above 0 is needed")
 
 
 def _share(name: str, value: float) -> None:
-    if not 0 < value < 1:
+    if not _number(value) or not 0 < value < 1:
         raise ValueError(f"{name} = {value!r}: a number between 0 and 1 is needed")
 
 
@@ -94,6 +98,8 @@ def decay_curve(
     else:
         u = np.arange(1, k + 1, dtype=np.float64)
     if callable(curve):
+        if options:
+            raise ValueError(f"options {sorted(options)}: a function of x takes none")
         return np.array([float(curve(float(x))) for x in u / (k + 1)])
     if curve not in CURVES:
         raise ValueError(f"curve = {curve!r}: one of {', '.join(CURVES)} or a function of x is needed")

@@ -213,7 +213,7 @@ class FlowNetwork(nn.Module):
 
         state, net, flow = self.prepare(self.encode(one), self.encode(two), one, view)
         if flow_init is not None:
-            flow = F.avg_pool2d(F.pad(flow_init, margins), s) / s
+            flow = F.avg_pool2d(F.pad(flow_init, margins, mode="replicate"), s) / s
         flows: list[Tensor] = []
         infos: list[Tensor] = []
         top, left = margins[2], margins[0]

@@ -19,8 +19,9 @@ def blending_weights(height: int, width: int, like: Tensor) -> Float[Tensor, " h
         width: Columns of the tile.
         like: A tensor of any shape (...) whose type and device the weights take.
     """
-    y = torch.arange(height, dtype=like.dtype, device=like.device) / height - 0.5
-    x = torch.arange(width, dtype=like.dtype, device=like.device) / width - 0.5
+    y, x = (
+        (torch.arange(n, dtype=like.dtype, device=like.device) + 0.5) / n - 0.5 for n in (height, width)
+    )  # centres of pixels
     return torch.exp(-(y[:, None] ** 2 + x**2) / 2)
 
 
