@@ -1,5 +1,7 @@
 """The network: shapes, padding, freezing, options, official layout, tiles, adapter."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -20,6 +22,7 @@ from paperworks.vision.waft import (
     tile_corners,
     tiled,
 )
+from paperworks.vision.waft.tiling import blending_weights
 
 SMALL = {"side_widths": (8, 12, 16), "side_blocks": 1, "side_channels": 16, "iters": 2}
 
@@ -106,6 +109,13 @@ def test_flow_counts_full_pixels():
     with torch.no_grad():
         moved = model(*pictures(), iters=1, flow_init=start).flows[0]
     torch.testing.assert_close(moved[0, 0][inside], torch.full((56, 56), 8.0))
+    wide = WAFT(None, "vit_micro", padding="zeros", **SMALL)
+    seen = []
+    hook = wide.index.register_forward_pre_hook(lambda _m, inputs: seen.append(inputs[1]))
+    with torch.no_grad():
+        wide(*pictures(), iters=1, flow_init=start)
+    hook.remove()
+    torch.testing.assert_close(seen[0], torch.full_like(seen[0], 3.0))  # in the margins too
 
 
 def test_the_backbone_stays_frozen():
@@ -235,6 +245,13 @@ def test_imagenet_weights_fit_update_and_side_network():
     resnet = {f"layer{int(k[0]) + 1}.{k[2:]}": v * 0 + 1 for k, v in model.side.stages.state_dict().items()}
     load_resnet_stages(model.side, {**resnet, "layer4.0.conv1.weight": torch.zeros(1), "fc.bias": torch.zeros(1)})
     assert all((v == 1).all() for k, v in model.side.stages.state_dict().items() if "num_batches" not in k)
+
+
+def test_blending_weights_are_the_same_from_all_sides():
+    weights = blending_weights(6, 9, torch.zeros(1, dtype=torch.float64))
+    torch.testing.assert_close(weights, weights.flip(0))
+    torch.testing.assert_close(weights, weights.flip(1))
+    assert float(weights[0, 4]) == pytest.approx(math.exp(-((2.5 / 6) ** 2) / 2))
 
 
 def test_tiles_cover_and_seams_are_no_higher_than_the_tiles_disagree():

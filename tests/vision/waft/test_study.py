@@ -40,6 +40,26 @@ def test_the_real_pair_agrees_with_its_truth():
     assert gaps[1] < 15  # the two cameras differ in exposure
 
 
+def test_the_truth_of_the_real_pair_lies_on_the_pixels_of_the_pictures():
+    """A half-size pixel is the mean of four, in the pictures and in the disparity."""
+    real = study.load_motorcycle()
+    rows, columns = real.disparity.shape[0] // 2, real.disparity.shape[1] // 2
+    left, _, flow, seen = study._motorcycle(trial(study.classical, "zero", {}), (rows, columns))
+    y, x = np.argwhere(np.isfinite(flow[..., 0]) & seen)[1000]
+    block = real.disparity[2 * y : 2 * y + 2, 2 * x : 2 * x + 2]
+    assert flow[y, x, 0] == pytest.approx(-block.mean() / 2)
+    assert np.ptp(block) > 0
+    np.testing.assert_array_equal(left[y, x], np.rint(real.left[2 * y : 2 * y + 2, 2 * x : 2 * x + 2].mean((0, 1))))
+    assert 0.7 < seen.mean() < 0.97  # what is behind something nearer, or out of view, is not seen
+
+
+def test_what_a_nearer_pixel_covers_is_not_seen():
+    #                          falls on: -1   0    -    2    0    4   2   7
+    disparity = np.array([[1.0, 1.0, np.nan, 1.0, 4.0, 1.0, 4.4, 0.0]], np.float32)
+    assert study._seen(disparity).tolist() == [[False, False, False, False, True, True, True, True]]
+    assert study._seen(disparity[:, :4]).tolist() == [[False, True, False, True]]
+
+
 @pytest.mark.slow  # the first use of tensors without values loads much of torch
 def test_counting_without_computing_is_counting():
     def count():
