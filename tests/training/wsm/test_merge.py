@@ -238,8 +238,10 @@ def test_wrong_weights_and_paths_are_named(tmp_path):
 
 def test_eight_bit_floats_are_refused():
     s = [{"w": torch.randn(4, 4).to(torch.float8_e4m3fn), "w_scale_inv": torch.rand(1)} for _ in range(2)]
-    with pytest.raises(ValueError, match=r"'w' has dtype torch\.float8_e4m3fn: quantised weights cannot be averaged"):
-        merge_checkpoints(s)
+    plain = {"w": torch.randn(4, 4), "w_scale_inv": torch.rand(1)}
+    for sources in (s, [s[0], plain]):
+        with pytest.raises(ValueError, match=r"'w' has dtype torch\.float8_e4m3fn: quantised weights cannot"):
+            merge_checkpoints(sources)
 
 
 def test_a_dot_in_a_name_makes_no_file_of_a_folder(tmp_path):

@@ -170,6 +170,13 @@ def test_an_averaged_model_goes_on_after_a_restart(curve):
         if step >= 4:
             again["average"].update_parameters(model)
     assert_same(again.state_dict(), nested.state_dict(), exact=True)
+    assert len(list(averaged.parameters())) > 5
+    by_name = dict(sorted(averaged.state_dict().items(), key=lambda item: item[0][::-1]))
+    other = build()
+    other.load_state_dict(by_name)
+    assert_same(other.state_dict(), averaged.state_dict(), exact=True)
+    with pytest.raises(RuntimeError, match=r"kept\.0\.0"):
+        WSMAveragedModel(network()).load_state_dict(by_name)
     plain = {k: v for k, v in averaged.state_dict().items() if not k.startswith("kept.")}
     with pytest.raises(RuntimeError, match=r"kept\.0\.0"):
         build().load_state_dict(plain)
@@ -247,6 +254,18 @@ def test_windows_of_powers_of_two():
     assert list(got) == [2, 4, 8]
     for window, steps in {2: [20], 4: [18, 20], 8: [10, 12, 14, 16]}.items():  # the newest block that is full
         torch.testing.assert_close(got[window]["0.weight"], torch.stack([kept[s]["0.weight"] for s in steps]).mean(0))
+
+
+def test_windows_of_powers_of_two_are_not_rounded_on_the_way():
+    model = nn.Linear(256, 1, bias=False).bfloat16()
+    merger, kept = HierarchicalMerger(interval=1, levels=6), []
+    for step in range(1, 33):
+        nn.init.normal_(model.weight)
+        merger.update(step, model)
+        kept.append(model.weight.detach().float())
+    got = merger.windows()[32]["weight"]
+    assert got.dtype == torch.bfloat16
+    assert torch.equal(got, torch.stack(kept).mean(0).bfloat16())
 
 
 @pytest.mark.parametrize("use_buffers", [False, True])

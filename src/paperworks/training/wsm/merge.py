@@ -176,11 +176,14 @@ def _check(opened: Sequence[Source]) -> None:
     newest = opened[-1]
     keys = newest.keys()
     refuse_factors(keys)
-    for key in keys:
-        dtype, shape = newest.kind(key)
-        eight_bits = dtype.is_floating_point and dtype.itemsize == 1  # they stand beside a scale of each block
-        if eight_bits or (key.endswith("weight") and not dtype.is_floating_point and len(shape) > 1):
-            raise ValueError(f"{key!r} has dtype {dtype}: quantised weights cannot be averaged, dequantise them first")
+    for source in (newest, *opened[:-1]):
+        for key in source.keys():  # noqa: SIM118, not a mapping
+            dtype, shape = source.kind(key)
+            eight_bits = dtype.is_floating_point and dtype.itemsize == 1  # they stand beside a scale of each block
+            if eight_bits or (key.endswith("weight") and not dtype.is_floating_point and len(shape) > 1):
+                raise ValueError(
+                    f"{key!r} has dtype {dtype}: quantised weights cannot be averaged, dequantise them first"
+                )
     for i, source in enumerate(opened[:-1]):
         others = set(source.keys())
         missing = [key for key in keys if key not in others] or sorted(others - set(keys))

@@ -155,7 +155,8 @@ class CheckpointMerger:
 class HierarchicalMerger:
     """Means over windows of 1, 2, 4, ... blocks of `interval` steps, in memory that grows with the logarithm (ours).
 
-    Each level holds the mean of one finished block and at most one half of the next, as a binary counter does.
+    Each level holds the mean of one finished block and at most one half of the next, as a binary counter does. Means of
+    half-precision tensors are kept in float32.
 
     Args:
         interval: Steps between two states.
@@ -168,6 +169,7 @@ class HierarchicalMerger:
         self.interval, self.levels = interval, levels
         self._done: list[dict[str, Tensor] | None] = [None] * levels
         self._half: list[dict[str, Tensor] | None] = [None] * levels
+        self._kinds: dict[str, torch.dtype] = {}
 
     def update(self, step: int, model: nn.Module) -> bool:
         """Take the model's state in if the step is a multiple of the interval.
@@ -181,7 +183,13 @@ class HierarchicalMerger:
         """
         if step % self.interval:
             return False
-        carry = {k: v.detach().clone() for k, v in model.state_dict().items()}
+        state = model.state_dict()
+        refuse_factors(state)
+        self._kinds = {k: v.dtype for k, v in state.items()}
+        carry = {
+            k: v.detach().to(torch.float32 if v.is_floating_point() and v.element_size() < 4 else v.dtype, copy=True)
+            for k, v in state.items()
+        }
         for level in range(self.levels):
             self._done[level] = carry
             waiting, self._half[level] = self._half[level], None
@@ -195,7 +203,11 @@ class HierarchicalMerger:
 
     def windows(self) -> dict[int, dict[str, Tensor]]:
         """Window length in steps to the mean over its newest finished block."""
-        return {self.interval * 2**i: state for i, state in enumerate(self._done) if state is not None}
+        return {
+            self.interval * 2**i: {k: v.to(self._kinds[k]) for k, v in state.items()}
+            for i, state in enumerate(self._done)
+            if state is not None
+        }
 
 
 class WSMAveragedModel(AveragedModel):
@@ -310,13 +322,16 @@ class WSMAveragedModel(AveragedModel):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, metadata: Any, strict: bool, missing: list[str], *more: Any
     ) -> None:
-        kept: dict[int, list[Tensor]] = {}
-        for key in [k for k in state_dict if k.startswith(f"{prefix}kept.")]:
-            kept.setdefault(int(key.removeprefix(f"{prefix}kept.").split(".")[0]), []).append(state_dict.pop(key))
+        kept: dict[int, dict[int, Tensor]] = {}
+        start = f"{prefix}kept."
+        for key in [k for k in state_dict if k.startswith(start)] if self.window is not None else []:
+            i, j = map(int, key.removeprefix(start).split("."))  # files may bring names in any order
+            kept.setdefault(i, {})[j] = state_dict.pop(key)
         super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, *more)
         if self.window is not None:
             device = self.n_averaged.device
-            self._states = deque(([t.clone().to(device) for t in kept[i]] for i in sorted(kept)), maxlen=self.window)
+            states = ([kept[i][j].clone().to(device) for j in sorted(kept[i])] for i in sorted(kept))
+            self._states = deque(states, maxlen=self.window)
             self._stale = bool(self._states)
             if int(self.n_averaged) > 0 and not kept:
                 missing.append(f"{prefix}kept.0.0")
