@@ -90,8 +90,8 @@ def plane(x: np.ndarray, kind: np.ndarray, low: Sequence[float], high: Sequence[
 
 
 def quantised(image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """An RGB image (height, width, 3) in [0, 1] with 216 colours: numbers (height, width) and palette (216, 3)."""
-    steps = np.rint(np.clip(image, 0, 1) * 5).astype(int)
-    index = steps @ np.array([36, 6, 1])
-    levels = np.stack(np.meshgrid(*[np.arange(6) * 51] * 3, indexing="ij"), -1).reshape(-1, 3)
+    """An RGB image (height, width, 3) in [0, 1] with 64 colours: numbers (height, width) and palette (64, 3)."""
+    steps = np.rint(np.clip(image, 0, 1) * 3).astype(int)
+    index = steps @ np.array([16, 4, 1])
+    levels = np.stack(np.meshgrid(*[np.arange(4) * 85] * 3, indexing="ij"), -1).reshape(-1, 3)
     return index, levels
