@@ -223,8 +223,8 @@ class PartPack(_Maximised):
 class PrototypeSelection(_Maximised):
     """How well a few prototypes stand for given points: log-likelihood of a point, in nats (ours).
 
-    A point is normal about its nearest prototype, with one variance for all at its best value, the mean squared distance
-    D over p coordinates by p: the log-likelihood is -p/2 (1 + log(2 pi D / p)).
+    A point is normal about its nearest prototype, with one variance for all at its best value, the mean squared
+    distance D over p coordinates by p: the log-likelihood is -p/2 (1 + log(2 pi D / p)).
 
     Prototypes may be exchanged: permutations of blocks of size p. For real data, such as digits in one or two principal
     components.
