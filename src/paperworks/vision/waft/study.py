@@ -644,7 +644,7 @@ def benchmark(trial: Trial[Benchmark]) -> Outcome:
             items["latency_ms"][key] = 1000 * (time.perf_counter() - begun)
             return flow
 
-        estimate = resized(timed, *batch, scale=-1.0 if name == "spring" else 0.0).cpu()  # Spring at 540p
+        estimate = resized(timed, *batch, scale=-1.0 if name == "spring" else 0.0).cpu()  # type: ignore[misc]  # Spring at 540p
         items["epe"][str(i)] = epe(estimate, truth)
         items["px1"][str(i)] = px_outlier(estimate, truth)
         items["fl"][str(i)] = fl_all(estimate, truth)
