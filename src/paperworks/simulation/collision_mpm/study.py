@@ -179,7 +179,7 @@ IMPACT = {"smoke": Impact(cells=24, height=0.004, end=0.006, looks=2), "laptop":
     arms={name: CONTACTS[name] for name in CONTACTS if name not in ("bouncing", "printed")},
 )
 def adhesion(trial: Trial[Impact]) -> Outcome:
-    """What of a plate still hangs on the disc that has hit it and flown away."""
+    """What of a plate moves with the disc that has hit it, at the end; the disc need not have flown away by then."""
     c = trial.config
     speed = float(trial.level["speed"])
     brittle = trial.level["plate"] == "brittle"
